@@ -129,7 +129,7 @@ func (k *kubeFlags) server(context string) string {
 	return ""
 }
 
-// clustersAtOnce is how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
+// clustersAtOnce sets how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
 const clustersAtOnce = 4
 
 // printClusters writes what was found in several clusters, as a table or as JSON or YAML.

@@ -175,7 +175,7 @@ func bindNamespace(cmd *cobra.Command, into *string, usage string) {
 	complete(cmd, "namespace", func(cmd *cobra.Command) []string { return namespaces(cmd.Context()) })
 }
 
-// completionTimeout is how long a shell waits for namespaces to complete. Completion that takes longer is in the way.
+// completionTimeout sets how long a shell waits for namespaces to complete. Completion that takes longer is in the way.
 const completionTimeout = 2 * time.Second
 
 func namespaces(ctx context.Context) []string {

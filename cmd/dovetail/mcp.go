@@ -95,7 +95,7 @@ func (f *mcpFlags) checkSources() error {
 	return err
 }
 
-// searchSettings are how far a question searches for cheaper nodes.
+// searchSettings returns how far a question searches for cheaper nodes.
 func (f *mcpFlags) searchSettings(full bool) consolidate.Settings {
 	return (&explainFlags{spotToSpot: f.spotToSpot, full: full}).consolidation()
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/mcp"
 )
 
-// mostPlannedPods is how many pods a plan may have with those of the manifests: an agent that errs in a number takes no more than 1 GiB.
-// It is how many Kubernetes supports in one cluster.
+// mostPlannedPods limits how many pods a plan may have with those of the manifests: an agent that errs in a number takes no more than 1
+// GiB. It is how many Kubernetes supports in one cluster.
 const mostPlannedPods = 150_000
 
 // plan answers what would be launched for the pods of the cluster and of manifests. Nothing is applied.

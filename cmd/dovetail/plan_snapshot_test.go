@@ -14,7 +14,7 @@ import (
 // a pod of the StatefulSet shop/db, and a daemon on each.
 const clusterNow = "testdata/plan/now.yaml"
 
-// besideReport is what plan -o json prints of a snapshot and what comes beside it.
+// besideReport describes what plan -o json prints of a snapshot and what comes beside it.
 type besideReport struct {
 	Claims        []struct{ Pods []string }
 	Existing      []struct{ Pods []string }

@@ -122,7 +122,7 @@ type replayRange struct {
 	wanted string
 }
 
-// validationWindow is how long before a pass the commands were found that it validates: 15 seconds, and the passes in between.
+// validationWindow sets how long before a pass the commands were found that it validates: 15 seconds, and the passes in between.
 const validationWindow = 2 * time.Minute
 
 // passes finds the pass that --at names, and those before it whose commands it validates.

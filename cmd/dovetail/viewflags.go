@@ -37,9 +37,9 @@ type viewFlags struct {
 	files []string
 	catalogFlags
 	settings settings.Planning
-	// search is how consolidation is searched, by the commands that do.
+	// search states how consolidation is searched, by the commands that do.
 	search consolidate.Settings
-	// source is where prices come from.
+	// source states where prices come from.
 	source *priceSource
 }
 
@@ -97,7 +97,7 @@ func (f *viewFlags) readWithin(ctx context.Context, stdin io.Reader) (*inspect.V
 	return inspect.Live(ctx, kube, time.Now(), config)
 }
 
-// config is what the view depends on besides the cluster.
+// config returns what the view depends on besides the cluster.
 func (f *viewFlags) config(ctx context.Context) (inspect.Config, error) {
 	planning, err := planner.Settings(f.settings)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/dovetail-k8s/dovetail"
 
-// layer is what the packages in and below a directory may import. The longest matching dir wins.
+// layer describes what the packages in and below a directory may import. The longest matching dir wins.
 type layer struct {
 	dir string
 	// ours are directories of this repository (with all below them); a package may always import

@@ -33,11 +33,11 @@ var floors = [][]string{
 var planned = []string{"inflight", "drain", "advance"}
 
 const (
-	// maxGroundDepth is how many packages of the ground may import each other in a row.
+	// maxGroundDepth limits how many packages of the ground may import each other in a row.
 	maxGroundDepth = 3
-	// maxDepth is how many packages above the ground import each other in a row, today. It only falls.
+	// maxDepth limits how many packages above the ground import each other in a row, today. It only falls.
 	maxDepth = 8
-	// maxFanOut is how many packages above the ground one may import.
+	// maxFanOut limits how many packages above the ground one may import.
 	maxFanOut = 8
 )
 
@@ -114,7 +114,7 @@ func aboveGround(name string) bool { return floorOf(name) > 0 }
 
 func onGround(name string) bool { return floorOf(name) == 0 }
 
-// fanOut is how many packages above the ground one imports.
+// fanOut returns how many packages above the ground one imports.
 func (g graph) fanOut(name string) (n int) {
 	for imp := range g[name] {
 		if aboveGround(imp) {

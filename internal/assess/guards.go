@@ -19,7 +19,7 @@ const labelPool = karpv1.LabelNodePool
 // isInstanceLabel reports whether a label describes instance types of EC2: karpenter.k8s.aws/instance-family and so on.
 func isInstanceLabel(key string) bool { return strings.HasPrefix(key, awsv1.Group+"/instance-") }
 
-// maxObjects is how many objects of a guard are named: as many as a reader can change in one go.
+// maxObjects limits how many objects of a guard are named: as many as a reader can change in one go.
 const maxObjects = 10
 
 // guardNames are the words of the report.
@@ -61,7 +61,7 @@ func (a *assessment) guards(begin *future, guarded, unguarded *endState) []Guard
 	return out
 }
 
-// withoutBudgets is where consolidation ends without disruption budgets: where it ends without any protection if no node has another.
+// withoutBudgets returns where consolidation ends without disruption budgets: where it ends without any protection if no node has another.
 func (a *assessment) withoutBudgets(guarded *endState, blocked map[guard]*blockers, unguarded *endState) *endState {
 	if !slices.ContainsFunc(objectGuards, func(g guard) bool { return blocked[g].nodes > 0 }) {
 		return unguarded

@@ -22,7 +22,7 @@ func samePlans(before, edited *inspect.View, name string) bool {
 	return slices.EqualFunc(before.NodeClaims, edited.NodeClaims, sameConditions)
 }
 
-// planned is what a Prospect depends on of a NodePool. Its steps are computed without budgets.
+// planned returns what a Prospect depends on of a NodePool. Its steps are computed without budgets.
 func planned(p *karpv1.NodePool) *karpv1.NodePool {
 	out := *p
 	out.ObjectMeta = metav1.ObjectMeta{

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxRows is how many rows of a table are printed: a page of a terminal. The other formats have all of them.
+	// maxRows limits how many rows of a table are printed: a page of a terminal. The other formats have all of them.
 	maxRows = 12
 )
 

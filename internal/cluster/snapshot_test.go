@@ -33,7 +33,7 @@ func taint(key string, effect corev1.TaintEffect) corev1.Taint {
 
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// view is what a merged node shows, in few words.
+// view describes what a merged node shows, in few words.
 type view struct {
 	Name, Claim                                 string
 	CPU, GPU                                    string

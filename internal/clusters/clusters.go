@@ -9,11 +9,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Result is what was found in a cluster, or why nothing was.
+// Result describes what was found in a cluster, or why nothing was.
 type Result[R any] struct {
 	// Context is the context of the kubeconfig file.
 	Context string `json:"context"`
-	// Error is why there is no report; empty if there is one.
+	// Error states why there is no report; empty if there is one.
 	Error  string `json:"error,omitempty"`
 	Report *R     `json:"report,omitempty"`
 	// Server is the address of the API server: several contexts may have one. It is empty if it is not known.

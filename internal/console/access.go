@@ -24,15 +24,15 @@ const RightPath = "/console"
 const readerRule = "- nonResourceURLs: [\"" + RightPath + "\"]\n  verbs: [get]\n"
 
 const (
-	// allowedAge is how long a user who was let in stays so: a right that is taken away, or a token that expires, ends within it.
+	// allowedAge sets how long a user who was let in stays so: a right that is taken away, or a token that expires, ends within it.
 	allowedAge = 30 * time.Second
-	// refusedAge is how long a refusal is repeated without a review: a right that has just been given works after it.
+	// refusedAge sets how long a refusal is repeated without a review: a right that has just been given works after it.
 	refusedAge = 3 * time.Second
 	// maxDecisions bounds the decisions that are kept. More people than that do not look at once.
 	maxDecisions = 1000
-	// maxReviews is how many reviews are under way at once: whoever sends made-up tokens must not keep the API server busy.
+	// maxReviews limits how many reviews are under way at once: whoever sends made-up tokens must not keep the API server busy.
 	maxReviews = 8
-	// reviewTimeout is how long a review may take. The API server answers within milliseconds; a webhook behind it takes longer.
+	// reviewTimeout sets how long a review may take. The API server answers within milliseconds; a webhook behind it takes longer.
 	reviewTimeout = 10 * time.Second
 	// maxToken is longer than any token of Kubernetes, OIDC or EKS, in bytes.
 	maxToken = 16 << 10
@@ -92,7 +92,7 @@ type access struct {
 	decisions map[[sha256.Size]byte]decision
 }
 
-// decision is who is let in until when; why not, if refused is set.
+// decision states who is let in until when; why not, if refused is set.
 type decision struct {
 	refused *Problem
 	until   time.Time

@@ -28,10 +28,10 @@ func (s *Sources) ShowRecording(recording *recorder.Recording) error {
 	return s.showPass(last, prices)
 }
 
-// pricesBack is how far back prices are looked for: a cluster without a NodePool that can launch has none.
+// pricesBack sets how far back prices are looked for: a cluster without a NodePool that can launch has none.
 const pricesBack = time.Hour
 
-// lastPrices are those of a pass, or of the last one before it that has some.
+// lastPrices returns those of a pass, or of the last one before it that has some.
 func lastPrices(recording *recorder.Recording, last *recorder.PassRecord) (*fleet.Prices, error) {
 	found := last.Objects.Pools
 	if !canLaunch(found) {
@@ -79,7 +79,7 @@ func (s *Sources) showPass(p *recorder.PassRecord, prices *fleet.Prices) error {
 	return nil
 }
 
-// recordedPrices is where the prices of a pass come from.
+// recordedPrices states where the prices of a pass come from.
 const recordedPrices = "the recording"
 
 // recordedView is the cluster as a pass saw it.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shutdownTimeout is how long requests may take to finish after Ctrl-C. An explanation takes a second or two.
+// shutdownTimeout sets how long requests may take to finish after Ctrl-C. An explanation takes a second or two.
 const shutdownTimeout = 3 * time.Second
 
 // Serve serves, and runs what is served, until the context is canceled.

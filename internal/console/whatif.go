@@ -26,7 +26,8 @@ type WhatIfRequest struct {
 	Manifest string `json:"manifest"`
 }
 
-// WhatIf is what an edit would do; nothing is written. Faults are what is wrong with the manifest; Comparison is null if there are any.
+// WhatIf describes what an edit would do; nothing is written. Faults are what is wrong with the manifest; Comparison is null if there are
+// any.
 type WhatIf struct {
 	At         time.Time          `json:"at"`
 	Faults     []manifest.Fault   `json:"faults"`
@@ -44,7 +45,7 @@ type NodePoolManifest struct {
 const (
 	// maxRequestBytes is that of a manifest in which each byte is escaped.
 	maxRequestBytes = 6*manifest.MaxNodePoolBytes + 1024
-	// baselineAge is how old the cluster may be that edits are compared with. A person compares several edits with the same numbers.
+	// baselineAge sets how old the cluster may be that edits are compared with. A person compares several edits with the same numbers.
 	baselineAge = time.Minute
 )
 
@@ -165,7 +166,7 @@ func poolOf(v *inspect.View, name string) (*karpv1.NodePool, error) {
 	return nil, inspect.NotFound("NodePool", name, v.NodePools)
 }
 
-// editable is what a person writes of a NodePool: without its state and what controllers note on it.
+// editable returns what a person writes of a NodePool: without its state and what controllers note on it.
 func editable(pool *karpv1.NodePool) (string, error) {
 	type metadata struct {
 		Name        string            `json:"name"`

@@ -60,7 +60,7 @@ func NewBulkAPI(claims []*karpv1.NodeClaim) *BulkAPI {
 	return c
 }
 
-// Deleted is how often each claim was deleted, by name; without those that were not.
+// Deleted returns how often each claim was deleted, by name; without those that were not.
 func (c *BulkAPI) Deleted() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

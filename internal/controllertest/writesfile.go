@@ -192,7 +192,7 @@ func (l *writeLog) sort() {
 	slices.Sort(l.lines)
 }
 
-// maxLines is how many lines the file has of a test. A digest stands for the rest of tests that repeat themselves, such as
+// maxLines limits how many lines the file has of a test. A digest stands for the rest of tests that repeat themselves, such as
 // those that stop a process after each of its writes.
 const maxLines = 25
 

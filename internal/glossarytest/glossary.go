@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Path is where the glossary is, from the root of the repository.
+// Path states where the glossary is, from the root of the repository.
 const Path = "docs/glossary.md"
 
 const (

@@ -13,7 +13,7 @@ type cursor struct {
 	depth int
 }
 
-// maxNesting is how deep values may be nested, as in encoding/json.
+// maxNesting limits how deep values may be nested, as in encoding/json.
 const maxNesting = 10_000
 
 // errIncomplete is returned where the text ends before the value does: more text may complete it.

@@ -29,7 +29,7 @@ type document struct {
 	displayName string
 }
 
-// place is where a document is: a line of a file, or the item of a List; both are counted from 1. It becomes text only
+// place states where a document is: a line of a file, or the item of a List; both are counted from 1. It becomes text only
 // in messages, since most documents have none.
 type place struct {
 	// list is the List that the document is an item of; nil if it is none.

@@ -24,7 +24,7 @@ type (
 )
 
 const (
-	// recentDecisions is how far back the list of decisions reaches by default: the night and the day before it.
+	// recentDecisions sets how far back the list of decisions reaches by default: the night and the day before it.
 	recentDecisions = 24 * time.Hour
 	// mostDecisions bounds the list, which has 200 to 300 characters for each: an agent reads all of it.
 	mostDecisions = 100

@@ -10,13 +10,13 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Report is what a tool answers, for reading and for programs.
+// Report describes what a tool answers, for reading and for programs.
 type Report interface {
 	Text(w io.Writer) error
 	JSON(w io.Writer) error
 }
 
-// Kind is what an object is.
+// Kind describes what an object is.
 type Kind string
 
 // The kinds that agents ask about.
@@ -38,7 +38,7 @@ type Object struct {
 	Full bool
 }
 
-// Sources are what tools answer from. Each call reads the cluster anew.
+// Sources describes what tools answer from. Each call reads the cluster anew.
 type Sources struct {
 	// Version is that of the program.
 	Version string

@@ -10,7 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// toolText is how an agent knows a tool.
+// toolText describes how an agent knows a tool.
 type toolText struct{ name, title, description string }
 
 // answerer answers the calls of tools.

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// maxMessage is how long a message may be, in bytes. The manifests of a plan are its longest part: 16 MiB are some 30,000 of them.
+	// maxMessage limits how long a message may be, in bytes. The manifests of a plan are its longest part: 16 MiB are some 30,000 of them.
 	maxMessage = 16 << 20
-	// maxMessageDepth is how deep values of a message may be nested. The arguments of a tool nest four deep. It is below what the
+	// maxMessageDepth limits how deep values of a message may be nested. The arguments of a tool nest four deep. It is below what the
 	// decoders of the SDK and of encoding/json accept, which end the session.
 	maxMessageDepth = 100
-	// searchedForID is how much of a refused message is searched for its ID, in bytes: clients write it before the arguments.
+	// searchedForID sets how much of a refused message is searched for its ID, in bytes: clients write it before the arguments.
 	searchedForID = 64 << 10
 )
 

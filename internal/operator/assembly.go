@@ -66,7 +66,7 @@ type assembly struct {
 	aws *adapter.Adapter
 	// pace divides waits where AWS is simulated.
 	pace pace.Pace
-	// dependencies are what launches need of AWS; held is mgr for loops that wait for them.
+	// dependencies holds what launches need of AWS; held is mgr for loops that wait for them.
 	dependencies *dependency.Set
 	held         manager.Manager
 
@@ -229,5 +229,5 @@ func (a *assembly) addLoops(loops ...manager.Runnable) error {
 	return errors.Join(errs...)
 }
 
-// labels is what label keys mean on EKS.
+// labels returns what label keys mean on EKS.
 func labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.Vocabulary()} }

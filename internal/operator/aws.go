@@ -198,7 +198,7 @@ func (a *assembly) clusterDNS(ctx context.Context) string {
 	return service.Spec.ClusterIP
 }
 
-// APIServer is how this process reaches and trusts the API server.
+// APIServer returns how this process reaches and trusts the API server.
 func APIServer(config *rest.Config) (ekscluster.APIServer, error) {
 	ca := config.CAData
 	if len(ca) == 0 && config.CAFile != "" {

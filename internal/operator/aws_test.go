@@ -40,7 +40,7 @@ func TestLaunchesWaitForWhatTheyNeedOfAWS(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(*awsReads)
-		// held is how long launches wait at least, and most at most.
+		// held states how long launches wait at least, and most at most.
 		held, most time.Duration
 	}{
 		{"all is well", func(*awsReads) {}, 0, 0},

@@ -76,7 +76,7 @@ func (a *assembly) wireDisruption() error {
 	)
 }
 
-// breakerRules are how the nodes that replace others are judged.
+// breakerRules returns how the nodes that replace others are judged.
 func (a *assembly) breakerRules() breaker.Rules {
 	return breaker.Rules{
 		Threshold: a.settings.MaxFailedReplacements, Faults: a.soakFaults,

@@ -50,7 +50,7 @@ func NewLogger(w io.Writer, level string) *slog.Logger {
 // reconcile, and hardly any of them logs a line.
 type lazyHandler struct {
 	base slog.Handler
-	// last is what was added last; nil if nothing was.
+	// last holds what was added last; nil if nothing was.
 	last *added
 }
 

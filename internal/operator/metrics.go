@@ -120,7 +120,7 @@ func (a *awsCalls) Attempt(s session.Seen) {
 	a.attemptTime.WithLabelValues(s.Service, s.Action, s.Code).Observe(s.Took.Seconds())
 }
 
-// metricsOptions is how metrics and profiles are served. With --metrics-secure, a client needs a token that the API server accepts,
+// metricsOptions returns how metrics and profiles are served. With --metrics-secure, a client needs a token that the API server accepts,
 // and the permission to get the path.
 func metricsOptions(s settings.Settings, registry *inventory.Registry) metricsserver.Options {
 	options := metricsserver.Options{

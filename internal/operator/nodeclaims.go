@@ -91,7 +91,7 @@ type joining struct {
 	changed func()
 }
 
-// guarded is what the guard stands in front of: node classes and launches.
+// guarded describes what the guard stands in front of: node classes and launches.
 type guarded struct {
 	*nodeclass.Resolver
 	*nodeclass.Resources

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// probeTimeout is how long a probe waits for the caches: kubelets wait for a second.
+// probeTimeout sets how long a probe waits for the caches: kubelets wait for a second.
 const probeTimeout = time.Second
 
 // probes serve /healthz and /readyz. A controller is ready once its caches are filled, whatever it waits for of AWS: it drains nodes and

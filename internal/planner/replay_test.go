@@ -101,7 +101,7 @@ func liveWorld() []client.Object {
 	}
 }
 
-// planOf is what the plan of a live cluster prints.
+// planOf returns what the plan of a live cluster prints.
 func planOf(t *testing.T, c client.Client) string {
 	t.Helper()
 	s, err := cluster.NewState(cluster.Config{

@@ -151,12 +151,12 @@ func (r *Report) use(p *report.Page) {
 	p.Section("Use of all nodes to launch", []string{"RESOURCE", "REQUESTED", "ALLOCATABLE", "USE"}, rows)
 }
 
-// resources are those that the table shows: CPU, memory, other resources that any launch uses, and pods.
+// resources returns those that the table shows: CPU, memory, other resources that any launch uses, and pods.
 func (r *Report) resources() []corev1.ResourceName {
 	return append(append([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}, r.extraResources()...), corev1.ResourcePods)
 }
 
-// extraResources are those besides CPU, memory and pods that any launch uses, by name.
+// extraResources returns those besides CPU, memory and pods that any launch uses, by name.
 func (r *Report) extraResources() []corev1.ResourceName {
 	seen := map[corev1.ResourceName]bool{}
 	for i := range r.Plan.Launches {
@@ -357,7 +357,7 @@ func (r *Report) total(p *report.Page) {
 	}
 }
 
-// wholeNodes is how many of the most expensive nodes of a plan its bound must be worth for a percentage to mean something. The bound
+// wholeNodes sets how many of the most expensive nodes of a plan its bound must be worth for a percentage to mean something. The bound
 // counts parts of nodes: a node more than its parts is then at most a twentieth.
 const wholeNodes = 20
 

@@ -35,7 +35,7 @@ type Settings struct {
 	EnableZonalShift      bool
 	AMIRefreshInterval    time.Duration
 	SubnetRefreshInterval time.Duration
-	// SecurityGroupRefreshInterval is how long the lists of security groups are cached.
+	// SecurityGroupRefreshInterval states how long the lists of security groups are cached.
 	SecurityGroupRefreshInterval time.Duration
 
 	MetricsPort, HealthProbePort int
@@ -62,7 +62,7 @@ type Settings struct {
 	// MemoryLimit in bytes; the limit of the Go runtime is nine tenths of it. Negative means none.
 	MemoryLimit int64
 	LogLevel    string
-	// LogOutputPaths are where logs go, LogErrorOutputPaths where errors of writing logs go: stdout, stderr and files, separated by
+	// LogOutputPaths states where logs go, LogErrorOutputPaths where errors of writing logs go: stdout, stderr and files, separated by
 	// commas.
 	LogOutputPaths, LogErrorOutputPaths string
 	// DisableControllerWarmup makes a replica start its watches only once it is elected.
@@ -77,16 +77,16 @@ type Settings struct {
 	ValidatePlans bool
 	// PanicSnapshotDir is the directory for snapshots of clusters on which planning panicked; empty writes none.
 	PanicSnapshotDir string
-	// RecorderPath is the file of the recording of decisions; empty keeps it in memory. RecorderSize is how large it may become, such
+	// RecorderPath is the file of the recording of decisions; empty keeps it in memory. RecorderSize states how large it may become, such
 	// as 256Mi.
 	RecorderPath, RecorderSize string
-	// MaxFailedReplacements is how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason;
+	// MaxFailedReplacements limits how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason;
 	// 0 never pauses.
 	MaxFailedReplacements int
-	// JoinGracePeriod is how long after its launch an instance may be without a node before the cause is diagnosed. Once the usual
+	// JoinGracePeriod states how long after its launch an instance may be without a node before the cause is diagnosed. Once the usual
 	// time of a node class is known, that is used instead.
 	JoinGracePeriod time.Duration
-	// StartupTaintGracePeriod is how long a startup taint may stay, or a node be not Ready, before an event reports it and the node no
+	// StartupTaintGracePeriod states how long a startup taint may stay, or a node be not Ready, before an event reports it and the node no
 	// longer counts as in-flight capacity.
 	StartupTaintGracePeriod time.Duration
 	// RepairStaleTaints removes the taint of the cloud controller manager from nodes that it has initialized: a stale write has put the
@@ -129,7 +129,7 @@ type Planning struct {
 	PreferenceCost float64
 	// SchedulerConfig is YAML or JSON: the configuration of the kube-scheduler that plans depend on.
 	SchedulerConfig string
-	// NodeOverheadCost is what each node costs in addition to its price, in $/h: licenses, agents.
+	// NodeOverheadCost holds what each node costs in addition to its price, in $/h: licenses, agents.
 	NodeOverheadCost float64
 }
 
@@ -238,7 +238,7 @@ func (s Settings) Loopback() bool {
 // isPort reports whether a port can be listened on; 0 chooses a free one.
 func isPort(port int) bool { return port >= 0 && port <= 65535 }
 
-// NominationWindow is how long a pod's nomination protects a node.
+// NominationWindow returns how long a pod's nomination protects a node.
 func (s Settings) NominationWindow() time.Duration {
 	return max(2*s.BatchMaxDuration, 10*time.Second)
 }

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// validationDelay is how long a command that saves money must stay valid before it counts, as in disruption.
+	// validationDelay sets how long a command that saves money must stay valid before it counts, as in disruption.
 	validationDelay = 15 * time.Second
 	// repeatSearchAfter is after how long a search that found nothing is repeated although nothing changed, as in disruption.
 	repeatSearchAfter = 5 * time.Minute
-	// maxRejections is how many drifted nodes one pass tries, as in disruption.
+	// maxRejections limits how many drifted nodes one pass tries, as in disruption.
 	maxRejections = 50
 )
 
-// state is what outlives the process.
+// state describes what outlives the process.
 type state struct {
 	Report   Report        `json:"report"`
 	Pending  []pendingNode `json:"pending"`
@@ -39,12 +39,12 @@ type state struct {
 	Known map[types.UID]known `json:"known"`
 }
 
-// known is what was last seen of a node of the acting controller.
+// known describes what was last seen of a node of the acting controller.
 type known struct {
 	Name string `json:"name"`
 	// HourlyCost is its price in $/h; 0 while it is not known.
 	HourlyCost float64 `json:"hourlyCost"`
-	// Pods are those that would have to move.
+	// Pods are the pods that would have to move.
 	Pods int `json:"pods,omitempty"`
 	// Priced is true once it counts as launched, with its price as far as that is known, or if it existed before. Leaving is true while it
 	// is removed, Counted once that counts.
@@ -73,7 +73,7 @@ type proposal struct {
 type decision struct {
 	action Action
 	claims []types.UID
-	// perHour is what the removed nodes cost, in $/h.
+	// perHour holds what the removed nodes cost, in $/h.
 	perHour float64
 	nodes   []pendingNode
 }

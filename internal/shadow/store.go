@@ -70,7 +70,7 @@ func (c *ConfigMap) goOn(l *Ledger, found *corev1.ConfigMap, read state) {
 	l.state, l.proposals, l.search = read, map[string]proposal{}, fruitless{}
 }
 
-// readState is what a process continues from.
+// readState returns what a process continues from.
 func readState(found *corev1.ConfigMap) (read state, err error) {
 	if err := json.Unmarshal([]byte(found.Data[stateKey]), &read); err != nil {
 		return read, fmt.Errorf("ConfigMap %s: data[%q] is not of this program: %w; delete the ConfigMap to begin again", ConfigMapName, stateKey, err)

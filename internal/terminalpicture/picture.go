@@ -24,7 +24,7 @@ const (
 	foreground = "#d6dbe3"
 )
 
-// Picture is what a terminal shows.
+// Picture describes what a terminal shows.
 type Picture struct {
 	// Command is the title of the window; Description is for those who cannot see the picture.
 	Command, Description string

@@ -21,7 +21,7 @@ type pen struct {
 	bold, reverse bool
 }
 
-// colors are those of letters and, if it is not the picture's, of what is under them.
+// colors returns those of letters and, if it is not the picture's, of what is under them.
 func (p pen) colors() (fill, under string) {
 	fill = foreground
 	if p.color != "" {

@@ -39,7 +39,7 @@ const (
 	LabelNodeClass = Group + "/ec2nodeclass"
 	// LabelZoneID is the zone's name that means the same zone in every account, for example euw1-az2.
 	LabelZoneID = "topology.k8s.aws/zone-id"
-	// LabelEBSZone is how the EBS CSI driver spells the zone in volumes' node affinity.
+	// LabelEBSZone sets how the EBS CSI driver spells the zone in volumes' node affinity.
 	LabelEBSZone = "topology.ebs.csi.aws.com/zone"
 )
 
@@ -130,7 +130,7 @@ const (
 	ConditionDisruptionPaused = "DisruptionPaused"
 )
 
-// Resources are those that instance types have by themselves, beside the core's.
+// Resources returns those that instance types have by themselves, beside the core's.
 func Resources() []corev1.ResourceName {
 	return []corev1.ResourceName{
 		ResourcePodENI, ResourceEFA, ResourcePrivateIPv4, ResourceNVIDIAGPU, ResourceAMDGPU, ResourceNeuron, ResourceNeuronCore,

@@ -39,11 +39,11 @@ const (
 	// AnnotationOwnDeletionCost repeats the value of controller.kubernetes.io/pod-deletion-cost on a pod where we have set it. If the
 	// two differ, somebody else has.
 	AnnotationOwnDeletionCost = "dovetail.sh/pod-deletion-cost"
-	// AnnotationDisruptionCost is what the eviction of a pod costs, an int32; it replaces controller.kubernetes.io/pod-deletion-cost.
+	// AnnotationDisruptionCost states what the eviction of a pod costs, an int32; it replaces controller.kubernetes.io/pod-deletion-cost.
 	AnnotationDisruptionCost = Group + "/disruption-cost"
 	// AnnotationNodePoolHash is NodePool.Hash at the time of writing; a claim's differing from its pool's is drift.
 	AnnotationNodePoolHash = Group + "/nodepool-hash"
-	// AnnotationNodePoolHashVersion is how AnnotationNodePoolHash was computed, see NodePoolHashVersion.
+	// AnnotationNodePoolHashVersion sets how AnnotationNodePoolHash was computed, see NodePoolHashVersion.
 	AnnotationNodePoolHashVersion = Group + "/nodepool-hash-version"
 	// AnnotationTerminationTimestamp is the RFC 3339 deadline by which a NodeClaim's node must be gone.
 	AnnotationTerminationTimestamp = Group + "/nodeclaim-termination-timestamp"

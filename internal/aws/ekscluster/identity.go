@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// APIServer is how an API server is reached and trusted.
+// APIServer describes how an API server is reached and trusted.
 type APIServer struct {
 	// Endpoint is a URL.
 	Endpoint string

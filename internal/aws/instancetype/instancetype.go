@@ -46,7 +46,7 @@ type Class struct {
 	ConnectionTracking   bool
 	NestedVirtualization bool
 	Enclaves             bool
-	// GPUSharing is how claims share NVIDIA GPUs.
+	// GPUSharing states how claims share NVIDIA GPUs.
 	GPUSharing string
 	Subnets    []awsv1.Subnet
 	// Reservations are the capacity reservations that nodes may use.

@@ -20,7 +20,7 @@ var errUnusual = errors.New("unusual XML")
 // asks the SDK. So it refuses whatever it does not know, and never guesses.
 type scanner struct {
 	in *bufio.Reader
-	// names are those of the open elements, one after another; starts is where each begins.
+	// names are the names of the open elements, one after another; starts is where each begins.
 	names  []byte
 	starts []int
 	// closed is true after an element that is its own end, such as <reason/>.
@@ -30,7 +30,7 @@ type scanner struct {
 
 func newScanner(in io.Reader) *scanner { return &scanner{in: bufio.NewReaderSize(in, window)} }
 
-// declaration is what precedes the root element, before a line break if there is one.
+// declaration states what precedes the root element, before a line break if there is one.
 const declaration = `<?xml version="1.0" encoding="UTF-8"?>`
 
 // root enters the root element, and returns its name.
@@ -146,7 +146,7 @@ func (s *scanner) leave() error {
 	return nil
 }
 
-// nameLength is how many bytes at the start are a name without a prefix.
+// nameLength returns how many bytes at the start are a name without a prefix.
 func nameLength(tag []byte) int {
 	for i, c := range tag {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'

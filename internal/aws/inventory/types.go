@@ -48,7 +48,7 @@ type classInputs struct {
 	Images string
 }
 
-// resolveInputs is what types are resolved from, beside what changes during the resolution.
+// resolveInputs describes what types are resolved from, beside what changes during the resolution.
 type resolveInputs struct {
 	// key is that of the result.
 	key        resolvedKey
@@ -89,7 +89,7 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	return s.resolve(of, current)
 }
 
-// inputs are what types are resolved from now.
+// inputs returns what types are resolved from now.
 func (s *Source) inputs(of classInputs, current listing) (resolveInputs, error) {
 	prices, version := s.userPrices()
 	key, err := s.key(of, current, version)

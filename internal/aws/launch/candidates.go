@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// MaxInstanceTypes is how many instance types one fleet requests, as in Karpenter. More types add little spot capacity,
+// MaxInstanceTypes limits how many instance types one fleet requests, as in Karpenter. More types add little spot capacity,
 // and the request grows with each type and zone.
 const MaxInstanceTypes = 60
 

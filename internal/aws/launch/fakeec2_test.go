@@ -31,7 +31,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// callOutcome is what happens to one CreateFleet call.
+// callOutcome describes what happens to one CreateFleet call.
 type callOutcome int
 
 const (

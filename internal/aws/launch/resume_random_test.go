@@ -25,7 +25,7 @@ type batchWorld struct {
 	// has is the instance that each NodeClaim was once told to have.
 	has  []string
 	runs *process
-	// price is what the running process pays: processes with other prices make other calls.
+	// price holds what the running process pays: processes with other prices make other calls.
 	price float64
 }
 

@@ -283,7 +283,7 @@ func (p Params) tagged() Conditions {
 		equals(requestTag+awsv1.TagNodePool, "*"), p.identity(requestTag))
 }
 
-// profileTags are those of an instance profile: kind is of the resource or of the request.
+// profileTags returns those of an instance profile: kind is of the resource or of the request.
 func (p Params) profileTags(kind string) Conditions {
 	return all(
 		equals(kind+awsv1.TagClusterPrefix+p.Cluster, awsv1.TagOwned), equals(kind+awsv1.TagClusterName, p.Cluster),

@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// answerTTL is how long an answer about a node class's reservations is used.
+	// answerTTL sets how long an answer about a node class's reservations is used.
 	answerTTL = time.Minute
-	// countTTL is how long a count is kept after its last read.
+	// countTTL sets how long a count is kept after its last read.
 	countTTL = 24 * time.Hour
 	pageSize = 1000
 )
@@ -43,7 +43,7 @@ const (
 	Expiring = "expiring"
 )
 
-// ExpiringBefore is how long before the end of a capacity block its nodes are drained. EC2 terminates the instances 30
+// ExpiringBefore sets how long before the end of a capacity block its nodes are drained. EC2 terminates the instances 30
 // minutes before the end.
 const ExpiringBefore = 40 * time.Minute
 
@@ -59,7 +59,7 @@ type Finder struct {
 	version uint64
 }
 
-// freeCount is what is known of the free instances of a reservation.
+// freeCount describes what is known of the free instances of a reservation.
 type freeCount struct {
 	// free is EC2's count in the answer to a query sent at queriedAt.
 	free      int
@@ -67,7 +67,7 @@ type freeCount struct {
 	// launched are the times of launches that the answer may not include.
 	launched []time.Time
 	full     bool // EC2 reported it since
-	// endedAt is when an instance in it was last seen to have ended.
+	// endedAt is the time when an instance in it was last seen to have ended.
 	endedAt time.Time
 	// blockedUntil is until when no launch is tried, whatever EC2 counts; zero if launches are allowed.
 	blockedUntil time.Time

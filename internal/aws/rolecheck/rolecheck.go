@@ -149,7 +149,7 @@ var (
 	not = map[string]string{"ec2:RunInstances": ":fleet/"}
 )
 
-// resources are those of the statement that the action is about, with a name of their own where the statement allows any.
+// resources returns those of the statement that the action is about, with a name of their own where the statement allows any.
 func resources(s policy.Statement, action, account string) (out []string) {
 	for _, r := range s.Resources {
 		parsed, err := arn.Parse(r)

@@ -20,7 +20,7 @@ const (
 	longTimeout = time.Minute
 )
 
-// attemptTimeout is how long an attempt at an action may take.
+// attemptTimeout returns how long an attempt at an action may take.
 func attemptTimeout(action string) time.Duration {
 	if policy.Reads(action) {
 		return readTimeout

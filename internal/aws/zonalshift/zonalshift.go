@@ -18,11 +18,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/arczonalshift/types"
 )
 
-// autoshiftTTL is how long an autoshift holds after it was last seen. Autoshifts have no expiry time. An hour outlasts an outage of
+// autoshiftTTL sets how long an autoshift holds after it was last seen. Autoshifts have no expiry time. An hour outlasts an outage of
 // the API in the region, which is likely just then, and does not avoid a zone forever if the API stays out of reach.
 const autoshiftTTL = time.Hour
 
-// API is what Watcher calls of the Application Recovery Controller.
+// API describes what Watcher calls of the Application Recovery Controller.
 type API interface {
 	GetManagedResource(
 		ctx context.Context,

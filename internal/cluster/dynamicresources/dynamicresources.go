@@ -50,7 +50,7 @@ type Devices struct {
 	labels []string
 	rules  []*resourcev1.DeviceTaintRule
 	cel    *cel.Cache
-	// features are those of the allocator.
+	// features are the features of the allocator.
 	features structured.Features
 	// served are the extended resources that devices serve somewhere, sorted; extended knows their classes.
 	served   []corev1.ResourceName

@@ -184,7 +184,7 @@ func moved(r *resourcev1.AllocationResult, from, to string) *resourcev1.Allocati
 	return &out
 }
 
-// expectedPools is what the names of the pools that come with a node begin with.
+// expectedPools returns what the names of the pools that come with a node begin with.
 func expectedPools(node string) string { return snapshot.ExpectedPool + "/" + node + "/" }
 
 // nodeOfPool is the node of an expected pool.

@@ -11,7 +11,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// maxKept is how many values a table keeps at most, twice. Owners and nodes of a cluster with 100,000 pods are fewer.
+// maxKept limits how many values a table keeps at most, twice. Owners and nodes of a cluster with 100,000 pods are fewer.
 const maxKept = 1 << 14
 
 // Sharer reduces objects as Transform does. In addition, the pods of a ReplicaSet, DaemonSet or other owner have one copy of what they
@@ -31,10 +31,10 @@ type Sharer struct {
 	seed   maphash.Seed
 }
 
-// ownerKey is what pods have in common that are made from one template.
+// ownerKey describes what pods have in common that are made from one template.
 type ownerKey struct{ namespace, owner string }
 
-// conditionsKey is what pods with equal conditions have in common: the last of them changed in the same second.
+// conditionsKey describes what pods with equal conditions have in common: the last of them changed in the same second.
 type conditionsKey struct {
 	ownerKey
 	phase corev1.PodPhase

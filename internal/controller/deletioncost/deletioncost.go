@@ -25,7 +25,7 @@ import (
 const (
 	// Interval is the time between passes. It is Karpenter's.
 	Interval = time.Minute
-	// writers is how many writes run at a time. The API client limits their rate.
+	// writers sets how many writes run at a time. The API client limits their rate.
 	writers = 10
 )
 

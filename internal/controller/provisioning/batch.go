@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fullBatch is how many new pods are planned without waiting for more: the first of 30,000 pods get their nodes while the last still
+// fullBatch sets how many new pods are planned without waiting for more: the first of 30,000 pods get their nodes while the last still
 // arrive. Those that arrive while the first are planned are planned together, so that it costs at most 1 % more (TestCostOfFullBatch).
 const fullBatch = 1000
 

@@ -44,7 +44,7 @@ func newBuffer(n int32) (*bufferv1.CapacityBuffer, *corev1.PodTemplate) {
 	return b, t
 }
 
-// bufferCondition is what the buffer's condition Provisioning says.
+// bufferCondition returns what the buffer's condition Provisioning says.
 func bufferCondition(f *controllertest.Fixture) string {
 	b, _ := newBuffer(0)
 	f.Get(b)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// burstSize is how many new pods in a window are a burst. A plan for fewer takes so little that nobody needs to wait for it.
+// burstSize sets how many new pods in a window are a burst. A plan for fewer takes so little that nobody needs to wait for it.
 const burstSize = 500
 
 // burst is whether many pods arrive or are planned. The zero value is none.

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// launchWaitTimeout is how long a pass waits for a launch in progress: a launch takes a second or two, so one that
+	// launchWaitTimeout sets how long a pass waits for a launch in progress: a launch takes a second or two, so one that
 	// takes ten times as long has most likely failed. launchPollInterval is how often the pass checks.
 	launchWaitTimeout  = 20 * time.Second
 	launchPollInterval = 500 * time.Millisecond
-	// launchTurn is how much longer it waits for each claim without an instance: the launches of a burst take turns at
+	// launchTurn sets how much longer it waits for each claim without an instance: the launches of a burst take turns at
 	// EC2 and at the API server. With 1,000 nodes on two cores, 201 claims had no instance yet when a pass gave up
 	// waiting, and it launched 72 nodes too many.
 	launchTurn = 100 * time.Millisecond

@@ -25,17 +25,17 @@ import (
 const (
 	// codePodsRefused is the rejection code of pods for which no other node is launched, since nodes were launched for them in vain.
 	codePodsRefused schedule.Code = karpv1.ConditionPodsRefused
-	// maxReplans is how often a pass plans again without pods that its plan has another node for: the room that they leave may change
+	// maxReplans limits how often a pass plans again without pods that its plan has another node for: the room that they leave may change
 	// the nodes of others. After that, launches for such pods are dropped.
 	maxReplans = 3
-	// keepRefused is how long a node that does not run its pods is kept for them, though it is empty: as long as a fault that ends by
+	// keepRefused sets how long a node that does not run its pods is kept for them, though it is empty: as long as a fault that ends by
 	// itself usually takes, such as an agent that is slow to remove its taint, or a webhook that is down.
 	keepRefused = 10 * time.Minute
 	// refusedEventWindow is the dedupe window of the event on a pool.
 	refusedEventWindow = 15 * time.Minute
 )
 
-// refusals is what a pass knows of nodes that were launched for pods in vain.
+// refusals describes what a pass knows of nodes that were launched for pods in vain.
 type refusals struct {
 	p    *Provisioner
 	snap *snapshot.Snapshot
@@ -111,7 +111,7 @@ func (r *refusals) read(ctx context.Context, pool *karpv1.NodePool) {
 	r.changed[pool.Name] = h.Expire(r.snap.Now) || changed
 }
 
-// causeOf is what the outcome for nodes of the pool depends on; false if it is not known now.
+// causeOf returns what the outcome for nodes of the pool depends on; false if it is not known now.
 func (p *Provisioner) causeOf(ctx context.Context, pool *karpv1.NodePool) (refusal.Cause, bool) {
 	class := &awsv1.EC2NodeClass{}
 	key := client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}

@@ -35,7 +35,7 @@ type refusingCluster struct {
 	laterAfter time.Duration
 	// consolidates removes each node that nothing came to, as soon as it may.
 	consolidates bool
-	// events are those that were recorded.
+	// events are the events that were recorded.
 	events []string
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// retriggerInterval is how often pods that still need capacity, or a node that is terminating, trigger another pass.
+// retriggerInterval sets how often pods that still need capacity, or a node that is terminating, trigger another pass.
 const retriggerInterval = 10 * time.Second
 
 // podEvents reports the changes of pods: see cluster.CachedPods.

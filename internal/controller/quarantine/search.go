@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// MaxPlans is how many plans a search computes at most. One culprit among n units takes about 2·log2(n) plans, so this
+// MaxPlans limits how many plans a search computes at most. One culprit among n units takes about 2·log2(n) plans, so this
 // suffices for several culprits; a plan of a large cluster takes about a second.
 const MaxPlans = 120
 

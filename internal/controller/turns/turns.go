@@ -13,7 +13,7 @@ import (
 // Turns are the passes that are in progress. The zero value has none. It is safe for concurrent use.
 type Turns struct {
 	mu sync.Mutex
-	// taken is how many passes are in progress; over is closed when none is any more, and nil while none is.
+	// taken counts how many passes are in progress; over is closed when none is any more, and nil while none is.
 	taken int
 	over  chan struct{}
 }

@@ -111,7 +111,7 @@ type heldOutcomes struct {
 	known map[string]bool // by what a pod selects
 }
 
-// stepsPerOutcome is what it counts to look at the offerings of a type.
+// stepsPerOutcome states what it counts to look at the offerings of a type.
 const stepsPerOutcome = 8
 
 // MaySatisfy implements topology.Outcomes.

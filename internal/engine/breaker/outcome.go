@@ -22,12 +22,12 @@ const (
 	LateAfter = 3 * time.Minute
 )
 
-// Reason is why a claim was launched to replace others; empty if it was not.
+// Reason returns why a claim was launched to replace others; empty if it was not.
 func Reason(claim *karpv1.NodeClaim) karpv1.DisruptionReason {
 	return karpv1.DisruptionReason(claim.Annotations[karpv1.AnnotationLaunchReason])
 }
 
-// clockSlack is how much earlier the disruption queue may give up on a claim: its timeout starts before the claim
+// clockSlack sets how much earlier the disruption queue may give up on a claim: its timeout starts before the claim
 // exists.
 const clockSlack = 30 * time.Second
 

@@ -66,8 +66,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// verdictsOf are those on claims c0, c1, ..., the n-th launched in minute n: o survived, x failed after 45 s, . soaks, p was launched for
-// pods and survived. Upper case has another image.
+// verdictsOf returns those on claims c0, c1, ..., the n-th launched in minute n: o survived, x failed after 45 s, . soaks, p was launched
+// for pods and survived. Upper case has another image.
 func verdictsOf(outcomes string) []Verdict {
 	var out []Verdict
 	for n, c := range outcomes {

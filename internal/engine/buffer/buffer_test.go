@@ -142,7 +142,7 @@ func virtual(name string, n int32, pairs ...string) []*corev1.Pod {
 	return buffer.Pods(named(name), shape(pairs...), n)
 }
 
-// plan is what Solve and Plan make of a snapshot; the real plan must be the one without buffers.
+// plan returns what Solve and Plan make of a snapshot; the real plan must be the one without buffers.
 func plan(t *testing.T, s *snapshot.Snapshot) (schedule.Plan, buffer.Placement) {
 	t.Helper()
 	real := schedule.Solve(s, schedule.Budget{})

@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Invalid is why a command must not be carried out any more.
+// Invalid states why a command must not be carried out any more.
 type Invalid struct {
 	Kind InvalidKind
 	// Message is the message.
 	Message string
 }
 
-// InvalidKind is what has changed, as events name it.
+// InvalidKind describes what has changed, as events name it.
 type InvalidKind string
 
 // Error is the message.
@@ -195,7 +195,7 @@ func (x *search) stillCheaper(removed []*node, launches []schedule.Launch) error
 	return nil
 }
 
-// currentPrice is what the candidate costs in this snapshot; what it cost when the command was found, if that is
+// currentPrice returns what the candidate costs in this snapshot; what it cost when the command was found, if that is
 // unknown.
 func (x *search) currentPrice(c *disrupt.Candidate) float64 {
 	for i := range x.snap.Pools {

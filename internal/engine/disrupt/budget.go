@@ -15,13 +15,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Unlimited is what a pool without an active budget allows.
+// Unlimited states what a pool without an active budget allows.
 const Unlimited = math.MaxInt32
 
-// Allowance is what the budgets of a pool allow for one reason at one instant.
+// Allowance describes what the budgets of a pool allow for one reason at one instant.
 type Allowance struct {
 	Pool *karpv1.NodePool
-	// Nodes is how many count as the pool's: managed, initialized or rebooting, and with an instance that is not terminating.
+	// Nodes counts how many count as the pool's: managed, initialized or rebooting, and with an instance that is not terminating.
 	Nodes int
 	// Allowed nodes may be disrupted at once. Disrupting counts those that are already, and those that are not Ready, unless the reason
 	// is Unhealthy: what is to be repaired is not ready as a rule, and would use up the budget for its own repair.
@@ -30,7 +30,7 @@ type Allowance struct {
 	Err error
 }
 
-// Available is how many nodes may be disrupted now, never negative.
+// Available returns how many nodes may be disrupted now, never negative.
 func (a Allowance) Available() int { return max(a.Allowed-a.Disrupting, 0) }
 
 // Allowances returns, in the order of the snapshot's pools and then of the closed ones, what their budgets
@@ -89,7 +89,7 @@ func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, n
 	return allowed, nil
 }
 
-// budgetAllows is what one budget allows, whatever its reasons.
+// budgetAllows returns what one budget allows, whatever its reasons.
 func budgetAllows(b karpv1.Budget, nodes int, now time.Time) (int, error) {
 	active, err := windowOpen(b, now)
 	if err != nil {

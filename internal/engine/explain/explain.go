@@ -22,11 +22,11 @@ import (
 
 // Bounds of an explanation. Eight are more than a message can show; the search over them costs one probe each.
 const (
-	// maxAlternatives is how many combinations of node affinity terms and volume topologies are explained.
+	// maxAlternatives limits how many combinations of node affinity terms and volume topologies are explained.
 	maxAlternatives = 8
-	// maxObstacles is how many obstacles are named per pool.
+	// maxObstacles limits how many obstacles are named per pool.
 	maxObstacles = 8
-	// maxSuspects is how many labels or topology constraints are tried one by one to find the obstacle.
+	// maxSuspects limits how many labels or topology constraints are tried one by one to find the obstacle.
 	maxSuspects = 64
 )
 
@@ -55,12 +55,12 @@ func New(s *snapshot.Snapshot, pools *nodepool.Models, axes resources.Axes) *Exp
 // Pods are pods that are left, with equal requirements and equal requests.
 type Pods struct {
 	Pod *corev1.Pod // one of them
-	// Selection is what the pods require of node labels.
+	// Selection holds what the pods require of node labels.
 	Selection requirement.Pod
 	// Volumes are the alternatives that the pods' volumes leave, one of which must hold; never empty.
 	Volumes     []requirement.Interned
 	Tolerations []corev1.Toleration
-	// Needs are what they need of the kubelet and of CSI drivers.
+	// Needs holds what they need of the kubelet and of CSI drivers.
 	Needs support.Needs
 	// Requests are over the axes of the plan; ResourceList has them as they are written.
 	Requests     resources.Vec
@@ -72,7 +72,7 @@ type Pods struct {
 	Search           Search
 }
 
-// Search is what an explanation asks the search about some pods. No answer changes the plan.
+// Search describes what an explanation asks the search about some pods. No answer changes the plan.
 type Search interface {
 	// Try opens a new node for one of the pods, after all others are scheduled. It returns where, or the rule by which the
 	// search refuses; the Code is empty if it takes the pod.
@@ -92,7 +92,7 @@ const fits rejection.Code = ""
 type Attempt struct {
 	// Template is the pool's, without the rules of the pool that are waived.
 	Template *nodepool.Template
-	// Required is what the pod requires of labels, Volume what its volumes do.
+	// Required holds what the pod requires of labels, Volume what its volumes do.
 	Required, Volume requirement.Set
 	// AnyTaints and AnyPorts waive taints of the pool, and conflicts of host ports with daemons.
 	AnyTaints, AnyPorts bool
@@ -117,7 +117,7 @@ type Constraint interface {
 	KeepsApart() bool
 	// Selector is the label selector of the pods that count, as text.
 	Selector() string
-	// Domains are those that a node with these requirements could be in.
+	// Domains returns those that a node with these requirements could be in.
 	Domains(node requirement.Set) []string
 }
 

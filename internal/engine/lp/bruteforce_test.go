@@ -109,7 +109,7 @@ func checkSolution(p *Program, pods []int, best float64) error {
 	return nil
 }
 
-// nodeCost is what the whole room of a node costs at dual-feasible prices.
+// nodeCost returns what the whole room of a node costs at dual-feasible prices.
 func nodeCost(p *Program, c *column) float64 {
 	return dotQuads(p.sizes.at(c.index), p.feasible.at(c.index))
 }

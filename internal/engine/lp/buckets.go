@@ -14,7 +14,7 @@ const (
 	finestSteps, coarsestSteps, coarser = 6.0, 0.2, 1.5
 	// negligible is the share of the largest request below which a request counts as none.
 	negligible = 1.0 / 64
-	// maxProportions is how many axes in use are told apart.
+	// maxProportions limits how many axes in use are told apart.
 	maxProportions = 4
 	// noRequest is the step of a negligible request.
 	noRequest = math.MinInt8
@@ -147,7 +147,7 @@ func (p *Program) seedMaster() []int {
 	return moved
 }
 
-// holds is how much of a bucket alone fits into a room.
+// holds returns how much of a bucket alone fits into a room.
 func holds(amount, room []quad) float64 {
 	most := math.Inf(1)
 	for i := range amount {

@@ -11,12 +11,12 @@ import (
 // to leave types out: see KeepUnambiguous.
 type ClaimQuery struct {
 	FitQuery
-	// Types are those that the node can become, cheapest first; Requirements are the claim's.
+	// Types are the types that the node can become, cheapest first; Requirements are the claim's.
 	Types        []Candidate
 	Requirements requirement.Set
 }
 
-// LimitsForMinValues is what a claim reserves of the pool's limits so that its types reach minValues, as little as is found.
+// LimitsForMinValues returns what a claim reserves of the pool's limits so that its types reach minValues, as little as is found.
 // It is false if no claim reaches them; then it is what the claim needs for the types that it does name. The first types up
 // to keep reach minValues if none of them is left out.
 //

@@ -57,7 +57,7 @@ func (c *Candidates) DeviceViews(keys []string) []DeviceView {
 	return c.deviceViews
 }
 
-// With are those of the types, by name, whose nodes have some of each of these resources.
+// With returns those of the types, by name, whose nodes have some of each of these resources.
 func (c *Candidates) With(resources []corev1.ResourceName, types []string) []string {
 	if len(resources) == 0 {
 		return types

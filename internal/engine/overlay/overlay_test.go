@@ -65,7 +65,7 @@ func pools(types ...*catalog.InstanceType) []overlay.Pool {
 	return []overlay.Pool{{NodePool: Pool("general", nil, TemplateLabel("team", "web")).NodePool, InstanceTypes: types}}
 }
 
-// shown is what a type has become, offering by offering, and the resources that it did not have.
+// shown returns what a type has become, offering by offering, and the resources that it did not have.
 func shown(it *catalog.InstanceType) string {
 	var out []string
 	for _, o := range it.Offerings {

@@ -83,7 +83,7 @@ type Classifier struct {
 	constraints map[string]*Constraints
 	classes     map[string]*Class
 	keys        *Keys
-	// Recreated is what pods request that request less on the node where they run; nil if there are none.
+	// Recreated holds what pods request that request less on the node where they run; nil if there are none.
 	Recreated map[types.UID]corev1.ResourceList
 }
 

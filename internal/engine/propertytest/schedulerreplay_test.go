@@ -9,10 +9,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// schedulerWorlds is how many worlds a test run compares with the rules of the scheduler.
+// schedulerWorlds sets how many worlds a test run compares with the rules of the scheduler.
 const schedulerWorlds = 400
 
-// mendedWorlds are those after the first schedulerWorlds in which plans once differed: two policies of one constraint were one group, a
+// mendedWorlds holds those after the first schedulerWorlds in which plans once differed: two policies of one constraint were one group, a
 // node for other pods made a domain that counted, pods without a rule sat on a node before its zone was chosen, rules of two apps crossed.
 var mendedWorlds = []uint64{595, 691, 746, 1694, 1922, 2285, 3597, 4459, 5975}
 

@@ -38,14 +38,14 @@ type Cluster struct {
 	World *snapshot.Snapshot
 	// EmptyHost is true if one more host without pods counts for spreads over hosts.
 	EmptyHost bool
-	// Filter is why a scheduler refuses the pod on the node; empty if it accepts it. If it is nil, the rules of this package decide.
+	// Filter states why a scheduler refuses the pod on the node; empty if it accepts it. If it is nil, the rules of this package decide.
 	Filter Filter
 }
 
-// Filter is why a scheduler refuses a pod on a node of the cluster, which is one of its Nodes; empty if it accepts it.
+// Filter states why a scheduler refuses a pod on a node of the cluster, which is one of its Nodes; empty if it accepts it.
 type Filter func(c *Cluster, pod *corev1.Pod, node *ClusterNode) string
 
-// filter is why the scheduler refuses the pod on the node; empty if it accepts it.
+// filter returns why the scheduler refuses the pod on the node; empty if it accepts it.
 func (c *Cluster) filter(pod *corev1.Pod, node *ClusterNode) string {
 	if c.Filter != nil {
 		return c.Filter(c, pod, node)

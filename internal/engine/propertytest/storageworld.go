@@ -54,7 +54,7 @@ func (d random) storageWorld() *snapshot.Snapshot {
 	return s
 }
 
-// familyEdit is what the pods of an app have of volumes, ports and needs.
+// familyEdit returns what the pods of an app have of volumes, ports and needs.
 func (d random) familyEdit(s *snapshot.Snapshot) edit {
 	var edits []edit
 	add := func(percent int, e edit) {

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Outcome is what became of a node for equal pods that it was launched for.
+// Outcome describes what became of a node for equal pods that it was launched for.
 type Outcome int
 
 // The outcomes of a node.
@@ -33,7 +33,7 @@ type Finding struct {
 	Class             string
 	Pool, Claim, Node string
 	Created           time.Time
-	// At is when the pod was bound, for Accepted.
+	// At is the time when the pod was bound, for Accepted.
 	At time.Time
 	// Pod is one of the pods. Why is what is known of it and the node, and Cause the kind of that; both for Refused and Taken.
 	Pod   *corev1.Pod
@@ -44,7 +44,7 @@ type Finding struct {
 // PodName is the pod's namespace and name.
 func (f *Finding) PodName() string { return f.Pod.Namespace + "/" + f.Pod.Name }
 
-// reportDelay is how long after a node has settled a pod that still suits it may be pending before that is reported: kube-scheduler
+// reportDelay sets how long after a node has settled a pod that still suits it may be pending before that is reported: kube-scheduler
 // waits up to 10 s before it tries a pod again, and longer if it is busy. Where a plan has another node for the pod, it is found at once.
 const reportDelay = time.Minute
 
@@ -64,7 +64,7 @@ type Search struct {
 	bound   map[types.UID]bool
 	// needed are the pods that any node was launched for.
 	needed map[types.UID]bool
-	// gangs are those that have been looked at, see gangOf.
+	// gangs are the gangs that have been looked at, see gangOf.
 	gangs  map[*snapshot.Group]*gangNodes
 	groups *snapshot.Groups
 }
@@ -298,7 +298,7 @@ func FindAccepted(s *snapshot.Snapshot, histories map[string]*History, classes C
 	return out
 }
 
-// boundAt is when the pod was bound.
+// boundAt returns when the pod was bound.
 func boundAt(pod *corev1.Pod) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {

@@ -21,39 +21,40 @@ import (
 )
 
 const (
-	// MaxNodes is how many nodes are launched in vain for equal pods: the first may be chance, the second may have met the same fault
+	// MaxNodes limits how many nodes are launched in vain for equal pods: the first may be chance, the second may have met the same fault
 	// before it was mended, and a third tells no more than they do.
 	MaxNodes = 3
 	// FirstPause is between the first node in vain and the second. It doubles with each.
 	FirstPause = 30 * time.Second
-	// window is how long a node in vain counts for its pool: within it, at most MaxNodes are tried for all pods that nodes of the pool
+	// window sets how long a node in vain counts for its pool: within it, at most MaxNodes are tried for all pods that nodes of the pool
 	// have been launched in vain for, since one fault of the nodes concerns pods of many owners.
 	window = time.Hour
-	// acceptedWindow is how long a node in vain counts for equal pods although one of them has come to a node since: as long as an empty
+	// acceptedWindow sets how long a node in vain counts for equal pods although one of them has come to a node since: as long as an empty
 	// node is kept for its pods. Without it, one pod in four nodes would let nodes be launched in vain for ever.
 	acceptedWindow = 10 * time.Minute
-	// retention is how long the history of pods is kept that are no longer pending. A Job that runs once a day has equal pods each time.
+	// retention sets how long the history of pods is kept that are no longer pending. A Job that runs once a day has equal pods each time.
 	retention = 25 * time.Hour
-	// seenInterval is how often it is noted that they still are: each time is a write.
+	// seenInterval sets how often it is noted that they still are: each time is a write.
 	seenInterval = time.Hour
 	// maxClasses bounds a history: an annotation holds 256 KiB, and a record takes up to half of one.
 	maxClasses = 200
 )
 
-// Cause is what the outcome for the nodes of a pool depends on, as far as the pool itself shows. If it changes, the history is reset.
+// Cause describes what the outcome for the nodes of a pool depends on, as far as the pool itself shows. If it changes, the history is
+// reset.
 type Cause struct {
 	// Pool and Class are generations.
 	Pool     int64     `json:"pool"`
 	Class    int64     `json:"class"`
 	ClassUID types.UID `json:"classUID,omitempty"`
-	// Images are those that the node class launches, in order.
+	// Images are the images that the node class launches, in order.
 	Images string `json:"images,omitempty"`
 }
 
-// History is what became of the nodes of a pool for the pods that they were launched for.
+// History describes what became of the nodes of a pool for the pods that they were launched for.
 type History struct {
 	Cause Cause `json:"cause"`
-	// Since is when the cause was first seen: older nodes say nothing about it.
+	// Since is the time when the cause was first seen: older nodes say nothing about it.
 	Since metav1.Time `json:"since,omitzero"`
 	// Classes are the pods that nodes were launched in vain for, by ClassOf.
 	Classes map[string]*Record `json:"classes,omitempty"`
@@ -69,17 +70,17 @@ type Node struct {
 
 // Record is the history of equal pods in a pool.
 type Record struct {
-	// Accepted is when a pod last came to a node that was launched for equal ones.
+	// Accepted is the time when a pod last came to a node that was launched for equal ones.
 	Accepted metav1.Time `json:"accepted,omitzero"`
 	// Claims are the last ones launched in vain, up to MaxNodes, and Found is when each was found; without it, when the last was. Taken are
 	// those with a node on which pods came first that no node was needed for, up to MaxNodes: one more counts as launched in vain.
 	Claims []string      `json:"claims,omitempty"`
 	Found  []metav1.Time `json:"found,omitempty"`
 	Taken  []string      `json:"taken,omitempty"`
-	// At is when the last of the claims was found, Next when another one may be launched at the earliest.
+	// At is the time when the last of the claims was found, Next when another one may be launched at the earliest.
 	At   metav1.Time `json:"at,omitzero"`
 	Next metav1.Time `json:"next,omitzero"`
-	// Seen is when the pods were last noted to be pending.
+	// Seen is the time when the pods were last noted to be pending.
 	Seen metav1.Time `json:"seen"`
 	// Pod is one of the pods, Node the last node, and Why what is known of the two.
 	Pod  string `json:"pod,omitempty"`
@@ -175,7 +176,7 @@ func (r *Record) knows(f Finding) bool {
 		slices.Contains(r.Claims, f.Claim) || slices.Contains(r.Taken, f.Claim))
 }
 
-// found is when each of the claims was found.
+// found returns when each of the claims was found.
 func (r *Record) found() []metav1.Time {
 	if len(r.Found) == len(r.Claims) {
 		return r.Found
@@ -183,7 +184,7 @@ func (r *Record) found() []metav1.Time {
 	return slices.Repeat([]metav1.Time{r.At}, len(r.Claims))
 }
 
-// counting is when the claims in vain that count now were found: no pod has come to a node since, or not long ago.
+// counting returns when the claims in vain that count now were found: no pod has come to a node since, or not long ago.
 func (r *Record) counting(now time.Time) []time.Time {
 	var out []time.Time
 	for _, at := range r.found() {
@@ -194,7 +195,7 @@ func (r *Record) counting(now time.Time) []time.Time {
 	return out
 }
 
-// inARow is how many nodes were launched in vain since a pod last came to one.
+// inARow returns how many nodes were launched in vain since a pod last came to one.
 func (r *Record) inARow() int {
 	n := 0
 	for _, at := range r.found() {

@@ -337,7 +337,7 @@ func TestNodesThatTakeAPodNowAndThen(t *testing.T) {
 		// takes reports whether the n-th node, from 1, takes a pod; every so many seconds, the first one takes another one.
 		takes func(n int) bool
 		again int
-		// vain is how many nodes are launched in vain in any ten minutes at most; launches how many in total, at least, in an hour.
+		// vain counts how many nodes are launched in vain in any ten minutes at most; launches how many in total, at least, in an hour.
 		vain, launches int
 	}{
 		{"never", func(int) bool { return false }, 0, 3, 3},

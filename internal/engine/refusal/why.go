@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// Kind is what is known of why a node does not suit a pod that it was launched for.
+// Kind describes what is known of why a node does not suit a pod that it was launched for.
 type Kind string
 
 // The kinds of causes. They are the reasons of the condition, and values of the metric's label cause.
@@ -32,7 +32,7 @@ const (
 // maxQuoted bounds what is quoted of kube-scheduler, which lists a reason for each kind of node.
 const maxQuoted = 300
 
-// why is what is known of a node that does not suit a pod, and what kube-scheduler reports.
+// why returns what is known of a node that does not suit a pod, and what kube-scheduler reports.
 func (x *Search) why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 	if g := x.gangOf(pod); g.short() {
 		return g.message(), GangShort
@@ -149,7 +149,7 @@ func takenMessage(n *snapshot.Node) string {
 		n.Pods[first].Namespace, n.Pods[first].Name)
 }
 
-// schedulerMessage is what kube-scheduler last reported of the pod, shortened.
+// schedulerMessage returns what kube-scheduler last reported of the pod, shortened.
 func schedulerMessage(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue {

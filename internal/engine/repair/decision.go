@@ -11,7 +11,7 @@ import (
 const (
 	// AgePerRank is the time that a fault must wait to overtake one of the next higher priority. It is Karpenter's.
 	AgePerRank = 30 * time.Minute
-	// MaxReboots is how many reboots a node may have within RebootWindow before it is replaced instead. Both are
+	// MaxReboots limits how many reboots a node may have within RebootWindow before it is replaced instead. Both are
 	// Karpenter's.
 	MaxReboots   = 2
 	RebootWindow = 24 * time.Hour
@@ -19,7 +19,7 @@ const (
 
 // Reboots are the past reboots of a node.
 type Reboots struct {
-	// Ended is when the last one ended; zero if there was none.
+	// Ended is the time when the last one ended; zero if there was none.
 	Ended time.Time
 	// Started are the times at which reboots were committed.
 	Started []time.Time
@@ -36,7 +36,7 @@ func (r *Reboots) exhausted(now time.Time) bool {
 	return recent >= MaxReboots
 }
 
-// Decision is what to do with an unhealthy node now.
+// Decision describes what to do with an unhealthy node now.
 type Decision struct {
 	Action karpv1.RepairAction
 	// Cause is the fault that the action is for, and EligibleAt when its toleration ended.
@@ -96,7 +96,7 @@ func severity(a karpv1.RepairAction) int {
 	return slices.Index([]karpv1.RepairAction{karpv1.RepairIgnore, karpv1.RepairReboot, karpv1.RepairReplace}, a)
 }
 
-// NextDue is when the next toleration ends after now; false if none does.
+// NextDue returns when the next toleration ends after now; false if none does.
 func NextDue(faults []Fault, reboots *Reboots, now time.Time) (at time.Time, ok bool) {
 	for i := range faults {
 		if t := faults[i].eligibleAt(reboots.Ended); t.After(now) && (!ok || t.Before(at)) {

@@ -131,7 +131,7 @@ func (s *Policies) rank() {
 // Fault is a condition of a node that a policy covers.
 type Fault struct {
 	Condition corev1.NodeCondition
-	// since is when the toleration begins: the transition of the condition, but not before the Node existed.
+	// since is the time when the toleration begins: the transition of the condition, but not before the Node existed.
 	since  time.Time
 	policy *policy
 }
@@ -142,7 +142,7 @@ func (f *Fault) Policy() *karpv1.RepairPolicy { return &f.policy.RepairPolicy }
 // Fallback reports whether the policy is the fallback, which covers reasons that no other policy names.
 func (f *Fault) Fallback() bool { return f.policy.Reason == "" }
 
-// eligibleAt is when the toleration ends. A reboot starts it anew: the zero time means none.
+// eligibleAt returns when the toleration ends. A reboot starts it anew: the zero time means none.
 func (f *Fault) eligibleAt(rebooted time.Time) time.Time {
 	since := f.since
 	if rebooted.After(since) {

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// UnplaceablePodsDelay is how long the repair of a node that is not Ready waits for room for pods of its own that fit nowhere.
+// UnplaceablePodsDelay sets how long the repair of a node that is not Ready waits for room for pods of its own that fit nowhere.
 // Such a node does not run them, so keeping it longer saves nothing, and its instance costs money.
 const UnplaceablePodsDelay = 30 * time.Minute
 

@@ -139,12 +139,12 @@ func (f *FreedSlots) onceProven(cmd *disrupt.Command) (*disrupt.Command, string)
 	return cmd, ""
 }
 
-// refillMessage is why a node must wait before it is terminated first.
+// refillMessage returns why a node must wait before it is terminated first.
 func refillMessage(pool string) string {
 	return fmt.Sprintf("no other node is terminated first until the node of NodePool %q that was launched instead of the last one is initialized", pool)
 }
 
-// mayBeMissing is how many nodes may be missing at once to terminate a node first. Until a node of the pool has come up
+// mayBeMissing returns how many nodes may be missing at once to terminate a node first. Until a node of the pool has come up
 // that was launched after the reason for the termination came about, and that does not have to go as well, it is one: a
 // new image may not boot, and then one node is lost. From then on it is what the budgets allow.
 func mayBeMissing(v *disrupt.View, cmd *disrupt.Command, pool string, room *disrupt.RemainingBudgets) int {

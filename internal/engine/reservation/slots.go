@@ -79,7 +79,7 @@ func (s *Slots) Len() int { return len(s.ids) }
 // ID is the reservation's ID in EC2.
 func (s *Slots) ID(n int) string { return s.ids[n-1] }
 
-// Total is how many slots of the reservation a plan can use.
+// Total returns how many slots of the reservation a plan can use.
 func (s *Slots) Total(n int) int { return s.total[n-1] }
 
 // Available reports whether a node that has a slot in the reservation held has or could have one in reservation n.
@@ -110,7 +110,7 @@ func (s *Slots) Mark() { copy(s.leftAtStart, s.left) }
 // Undo returns to the last Mark.
 func (s *Slots) Undo() { copy(s.left, s.leftAtStart) }
 
-// State is what was left of each reservation at a Mark.
+// State describes what was left of each reservation at a Mark.
 type State struct{ left []int }
 
 // Marked is the state at the last Mark.

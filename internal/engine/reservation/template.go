@@ -9,11 +9,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// TemplateRoom is how much room capacity reservations have for nodes of a NodePool's template.
+// TemplateRoom states how much room capacity reservations have for nodes of a NodePool's template.
 type TemplateRoom struct {
 	// Only is true if everything that the template admits is in reservations: no node is launched beside them.
 	Only bool
-	// Free is how many instances the reservations still take.
+	// Free counts how many instances the reservations still take.
 	Free int
 	// Full are the IDs, sorted, of the reservations that are healthy and have no free instance.
 	Full []string

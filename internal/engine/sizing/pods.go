@@ -13,15 +13,15 @@ type Pods struct {
 	*podclass.Class
 	packing *PackingClass
 	left    int
-	// value is what one of them is worth, in $/h; number is theirs in the market, -1 if they are not in it.
+	// value holds what one of them is worth, in $/h; number is theirs in the market, -1 if they are not in it.
 	value  float64
 	number int
 }
 
-// NewPods are those of a class, none of which waits, of a packing class.
+// NewPods returns those of a class, none of which waits, of a packing class.
 func NewPods(c *podclass.Class, f *PackingClass) Pods { return Pods{Class: c, packing: f, number: -1} }
 
-// Left is how many wait.
+// Left returns how many wait.
 func (p *Pods) Left() int { return p.left }
 
 // Clear says that none waits.
@@ -39,7 +39,7 @@ func (p *Pods) Place() {
 	p.packing.left--
 }
 
-// Value is what one of them is worth, in $/h.
+// Value returns what one of them is worth, in $/h.
 func (p *Pods) Value() float64 { return p.value }
 
 // InMarket is their number in the market; -1 if they are not in it.
@@ -74,7 +74,7 @@ func (f *PackingClass) First() *Pods {
 	return nil
 }
 
-// requests are those of one pod.
+// requests returns those of one pod.
 func (f *PackingClass) requests() resources.Vec { return f.members[0].Requests() }
 
 // Grouper sorts classes into packing classes.

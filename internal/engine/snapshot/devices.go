@@ -20,7 +20,7 @@ type Devices interface {
 	Free(leaving map[types.UID]bool) DeviceState
 	// Labels are the keys of node labels that decide which devices can be used from a node, sorted.
 	Labels() []string
-	// ExtendedResources are those that devices serve on some node, existing or planned, sorted.
+	// ExtendedResources returns those that devices serve on some node, existing or planned, sorted.
 	ExtendedResources() []corev1.ResourceName
 }
 
@@ -49,7 +49,7 @@ type DeviceNode struct {
 	Type *catalog.InstanceType
 	// DRAResources are the extended resources that devices serve on the node, while Type is nil; else those of Type count.
 	DRAResources []corev1.ResourceName
-	// DeclaredFeatures are those of its kubelet, as far as they are known: some devices need one.
+	// DeclaredFeatures are the features of its kubelet, as far as they are known: some devices need one.
 	DeclaredFeatures []string
 }
 
@@ -72,12 +72,12 @@ type DeviceState interface {
 
 // DeviceAllocation is an allocation of devices for claims.
 type DeviceAllocation struct {
-	// Reach is what a node must match to use those of the devices that are outside of it. All of it must hold.
+	// Reach holds what a node must match to use those of the devices that are outside of it. All of it must hold.
 	Reach []corev1.NodeSelectorRequirement
 	// Outside identifies these devices and their Reach: grants with the same Outside differ only in the devices that
 	// come with the node.
 	Outside string
-	// Drivers are those of devices that come with the node, sorted; empty if there are none.
+	// Drivers are the drivers of devices that come with the node, sorted; empty if there are none.
 	Drivers []string
 	// Results are the allocations by claim, in their order; nil for claims that were allocated before.
 	Results []*resourcev1.AllocationResult

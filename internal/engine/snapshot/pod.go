@@ -189,7 +189,7 @@ func ToleratesDisruption(p *corev1.Pod) bool {
 	return Tolerates(p.Spec.Tolerations, &taint)
 }
 
-// Requests is what the pod takes of a node's allocatable resources, with init containers, sidecars, pod-level
+// Requests returns what the pod takes of a node's allocatable resources, with init containers, sidecars, pod-level
 // resources, overhead and in-place resizing, and one of "pods". Amounts are bounded (see package quantity), so that
 // they can be added and compared.
 func Requests(p *corev1.Pod) corev1.ResourceList {
@@ -334,7 +334,7 @@ func KnownEphemeral(t *corev1.Taint) bool {
 	return false
 }
 
-// SchedulingTaints are those that pods must tolerate. While a managed node is not initialized, taints that will be
+// SchedulingTaints returns those that pods must tolerate. While a managed node is not initialized, taints that will be
 // removed do not count: known ephemeral ones and the claim's startup taints.
 func SchedulingTaints(taints, startup []corev1.Taint, initialized bool) []corev1.Taint {
 	if initialized {

@@ -10,7 +10,7 @@ import (
 type Exclusion struct {
 	Pod       func(*corev1.Pod) bool
 	DaemonSet func(*DaemonSet) bool
-	// Message is why a node with such a pod is Unplannable.
+	// Message states why a node with such a pod is Unplannable.
 	Message string
 }
 

@@ -176,7 +176,7 @@ func TestPodsGoToTypesOnWhichTheirDriversAreInstalled(t *testing.T) {
 	}
 }
 
-// outcome is where the pod goes, or the message of why it waits.
+// outcome returns where the pod goes, or the message of why it waits.
 func outcome(p schedule.Plan) string {
 	switch {
 	case len(p.Launches) > 0:

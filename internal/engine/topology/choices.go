@@ -17,7 +17,7 @@ type Choice []requirement.Requirement
 // four zones each give 64.
 const maxChoices = 64
 
-// stepsPerPrice is what the price of one domain costs: a walk along some instance types.
+// stepsPerPrice states what the price of one domain costs: a walk along some instance types.
 const stepsPerPrice = 32
 
 // TakeChoiceSteps returns what Choices has cost since the last call.

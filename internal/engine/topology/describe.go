@@ -56,7 +56,7 @@ type example struct {
 	node *Node
 }
 
-// maxExamples is how many nodes have an example. A simulation removes nodes, and those that are left name the first of theirs.
+// maxExamples limits how many nodes have an example. A simulation removes nodes, and those that are left name the first of theirs.
 const maxExamples = 8
 
 // note keeps the pod as the example of its node if it comes first by name, and the first nodes by name.

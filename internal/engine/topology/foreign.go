@@ -20,7 +20,7 @@ type Intruder struct {
 	// Index is the place of the node among the planned ones, Key and Domain are where it may come up.
 	Index       int
 	Key, Domain string
-	// Nodes are those that would count there.
+	// Nodes are the nodes that would count there.
 	Nodes requirement.Pod
 }
 

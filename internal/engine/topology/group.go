@@ -117,7 +117,7 @@ func (g *Group) KeepsApartOnHosts() bool {
 // MaxSkew is the field of a spread.
 func (g *Group) MaxSkew() int { return g.maxSkew }
 
-// MostOnNewHost is how many pods of a spread over hosts a new node may hold.
+// MostOnNewHost returns how many pods of a spread over hosts a new node may hold.
 func (g *Group) MostOnNewHost() int { return g.maxSkew + g.hostFloor() }
 
 // MinDomains is the field of a spread, 1 by default.

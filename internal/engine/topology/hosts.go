@@ -178,7 +178,7 @@ func (r *Registry) AddLaunched(node requirement.Set, pool Pool) {
 	r.hostsVersion++
 }
 
-// Launched is how many nodes applied plans launch.
+// Launched returns how many nodes applied plans launch.
 func (r *Registry) Launched() int { return len(r.launched) }
 
 // TruncateLaunched takes back all but the first n.

@@ -49,7 +49,7 @@ type Registry struct {
 	noted        map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
 	changes      int                  // see Changes
 	steps        int
-	// choiceSteps are those of Choices.
+	// choiceSteps are the steps of Choices.
 	choiceSteps int
 }
 

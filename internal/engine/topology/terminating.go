@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// usualStart is how long a new node usually takes until it runs pods. Waiting that long for the place of a pod that
+// usualStart sets how long a new node usually takes until it runs pods. Waiting that long for the place of a pod that
 // terminates is no slower than launching a node.
 const usualStart = time.Minute
 

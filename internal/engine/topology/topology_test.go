@@ -48,7 +48,7 @@ func registry(z1, z2 []*corev1.Pod) (*topology.Registry, []*topology.Node) {
 	return r, nodes
 }
 
-// views are those of the pod, for the spreads and the required affinity that it has.
+// views returns those of the pod, for the spreads and the required affinity that it has.
 func views(t *testing.T, r *topology.Registry, pod *corev1.Pod) []topology.View {
 	t.Helper()
 	node, err := requirement.CoreLabels().FromPod(&pod.Spec)

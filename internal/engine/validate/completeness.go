@@ -129,7 +129,7 @@ func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints)
 	return "", false
 }
 
-// demandsOfNodes are what the pool demands of nodes, its node class included.
+// demandsOfNodes returns what the pool demands of nodes, its node class included.
 func (c *check) demandsOfNodes(pool *snapshot.Pool) map[string][]expr {
 	own := c.poolDemands(pool)
 	if key := pool.NodeClassLabel[0]; key != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// nodeStart is how long a node takes to start. A plan may count on the place of a pod that terminates sooner.
+// nodeStart sets how long a node takes to start. A plan may count on the place of a pod that terminates sooner.
 const nodeStart = time.Minute
 
 // running is a pod that was on its node before the plan. kube-scheduler counts terminating pods for affinity and

@@ -82,7 +82,7 @@ func isDaemonSet(o metav1.OwnerReference) bool {
 	return o.Kind == "DaemonSet" && o.APIVersion == "apps/v1"
 }
 
-// expected is what DaemonSets will still take of the node, beyond what their running pods take.
+// expected returns what DaemonSets will still take of the node, beyond what their running pods take.
 func (c *check) expected(pl *host, running amounts) amounts {
 	out := amounts{}
 	for i := range c.s.DaemonSets {

@@ -77,7 +77,7 @@ func (c *check) daemonsSpread(sp *spread) []*scheduledPod {
 	return out
 }
 
-// mostDaemons is how many pods of DaemonSets one new node may bring that the constraint counts.
+// mostDaemons returns how many pods of DaemonSets one new node may bring that the constraint counts.
 func (c *check) mostDaemons(sp *spread) (n int) {
 	if sp.countsNone() {
 		return 0

@@ -42,7 +42,7 @@ func (c *check) withStorage(m *mount, claim *corev1.PersistentVolumeClaim, of *s
 	}
 }
 
-// roomOf is what an object says; false if it is about no node.
+// roomOf returns what an object says; false if it is about no node.
 func roomOf(o *storagev1.CSIStorageCapacity) (resource.Quantity, bool) {
 	switch {
 	case o.NodeTopology == nil:
@@ -55,8 +55,8 @@ func roomOf(o *storagev1.CSIStorageCapacity) (resource.Quantity, bool) {
 	return resource.Quantity{}, true
 }
 
-// localClaims are how many bytes the pod's claims ask for of the disks of its node, by storage class. Claims with a volume, and those whose
-// volume is being made, ask for none.
+// localClaims returns how many bytes the pod's claims ask for of the disks of its node, by storage class. Claims with a volume, and those
+// whose volume is being made, ask for none.
 func (c *check) localClaims(pod *corev1.Pod) map[string]int64 {
 	out := map[string]int64{}
 	for _, m := range c.mounts(pod) {

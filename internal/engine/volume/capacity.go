@@ -32,7 +32,7 @@ func (v Volume) onNode(s *snapshot.Snapshot) bool {
 	return v.measured(s) && s.Volumes.NodeLocal[v.class.Provisioner]
 }
 
-// size is how many bytes the claim asks for.
+// size returns how many bytes the claim asks for.
 func (v Volume) size() resource.Quantity {
 	return v.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 }

@@ -81,7 +81,7 @@ func newFixture(t *testing.T, prices [3]float64, pods ...*corev1.Pod) *fixture {
 	return f
 }
 
-// perZone is how many pods each zone gets; "" is for those that stay together. Pods must run in the zone that they get.
+// perZone returns how many pods each zone gets; "" is for those that stay together. Pods must run in the zone that they get.
 func (f *fixture) perZone(t *testing.T) map[string]int {
 	t.Helper()
 	out := map[string]int{}

@@ -20,7 +20,7 @@ const (
 	deletion = admissionv1.Delete
 )
 
-// writes are what Dovetail, its installation and the nodes write, in the words of results.
+// writes returns what Dovetail, its installation and the nodes write, in the words of results.
 func writes(f *migrate.Facts) map[string][]apiserver.Write {
 	write := func(group, resource string, operations ...admissionv1.OperationType) apiserver.Write {
 		return apiserver.Write{Group: group, Resource: resource, Operations: operations, Versions: served(f, group)}
@@ -79,7 +79,7 @@ type readOnce struct {
 	answers map[string]answer
 }
 
-// answer is what the API server has answered: the object or list, or the error.
+// answer describes what the API server has answered: the object or list, or the error.
 type answer struct {
 	value any
 	err   error

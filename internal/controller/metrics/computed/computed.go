@@ -125,7 +125,7 @@ func (c *Collector[W]) WriteText(to io.Writer) error {
 	return nil
 }
 
-// world is what the series are computed from, and whether there are any.
+// world returns what the series are computed from, and whether there are any.
 func (c *Collector[W]) world() (w W, ok bool) {
 	if !c.leading.Load() {
 		return w, false

@@ -38,7 +38,7 @@ import (
 // instancePoll is the time between two calls for a terminating instance.
 const instancePoll = 5 * time.Second
 
-// concurrency is how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API
+// concurrency sets how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API
 // server.
 const concurrency = 100
 

@@ -419,7 +419,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 		says           string
 		// forced pods are deleted, others are evicted.
 		forced bool
-		// stands is what the annotation is afterwards.
+		// stands holds what the annotation is afterwards.
 		stands string
 	}{
 		{name: "malformed", deadline: "soon", says: "InvalidTerminationTimestamp", stands: "soon"},

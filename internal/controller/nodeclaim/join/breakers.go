@@ -17,7 +17,7 @@ const (
 	lastProbe  = 30 * time.Minute
 )
 
-// probeTime is how long one probe lasts at most: longer than the registration timeout of a claim. A probe that has
+// probeTime sets how long one probe lasts at most: longer than the registration timeout of a claim. A probe that has
 // joined and is not ready by then has failed, too.
 const probeTime = 20 * time.Minute
 

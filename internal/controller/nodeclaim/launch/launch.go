@@ -32,7 +32,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// concurrency is how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together
+// concurrency sets how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together
 // share a call.
 const concurrency = 100
 
@@ -53,10 +53,10 @@ type launcher interface {
 // that the last one launched.
 type Reconciler struct {
 	Client client.Client
-	// Pods are those of the informers; nil reads them with Client.
+	// Pods are the pods of the informers; nil reads them with Client.
 	Pods  cluster.Pods
 	Cloud launcher
-	// Waiting is why nothing can be launched yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
+	// Waiting returns why nothing can be launched yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
 	Waiting func() error
 	Events  *event.Recorder
 	Metrics *metrics.Metrics

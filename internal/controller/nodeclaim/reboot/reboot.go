@@ -36,14 +36,14 @@ import (
 const (
 	// MinDrain gives a scheduler that has not seen the taint yet the time to bind its last pod.
 	MinDrain = 5 * time.Second
-	// poll is how often a phase is looked at without a change of Node or NodeClaim.
+	// poll sets how often a phase is looked at without a change of Node or NodeClaim.
 	poll = 15 * time.Second
-	// issueTimeout is how long EC2 may refuse the call for reasons that may pass.
+	// issueTimeout sets how long EC2 may refuse the call for reasons that may pass.
 	issueTimeout = 5 * time.Minute
-	// recoveryTimeout is how long an instance may take to boot and become Ready; metal instances, which test their
+	// recoveryTimeout sets how long an instance may take to boot and become Ready; metal instances, which test their
 	// hardware first, may take metalRecoveryTimeout.
 	recoveryTimeout = 20 * time.Minute
-	// outcomeWait is how long a call with an unknown outcome may take to show as a new boot before EC2 is called again:
+	// outcomeWait sets how long a call with an unknown outcome may take to show as a new boot before EC2 is called again:
 	// EC2 has no token that would keep a second call from rebooting an instance that has just come back.
 	outcomeWait          = 2 * time.Minute
 	metalRecoveryTimeout = 45 * time.Minute
@@ -265,7 +265,7 @@ func (r *Reconciler) markIssued(ctx context.Context, a *attempt) error {
 	})
 }
 
-// recoveryLimit is how long the instance may take to come back.
+// recoveryLimit returns how long the instance may take to come back.
 func recoveryLimit(claim *karpv1.NodeClaim) time.Duration {
 	if strings.Contains(claim.Labels[corev1.LabelInstanceTypeStable], ".metal") {
 		return metalRecoveryTimeout

@@ -21,19 +21,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
-// showsWithin is how long a new claim takes, at most, to appear in the cache.
+// showsWithin sets how long a new claim takes, at most, to appear in the cache.
 const showsWithin = time.Minute
 
 // Breaker decides whether nodes of a pool may be replaced. It is safe for concurrent use.
 type Breaker struct {
 	client client.Reader
 	soaks  soaks
-	// threshold is how many nodes must fail to pause a reason, and how many nodes of a new image are tried first.
+	// threshold counts how many nodes must fail to pause a reason, and how many nodes of a new image are tried first.
 	threshold int
 	now       func() time.Time
 
 	mu sync.Mutex
-	// started is when a replacement was last started.
+	// started is the time when a replacement was last started.
 	started map[key]time.Time
 	// recent are all starts in a pool of the last minute.
 	recent map[string][]time.Time
@@ -44,14 +44,14 @@ type key struct {
 	reason karpv1.DisruptionReason
 }
 
-// Rules are how nodes are judged: the same for Breaker and Reconciler.
+// Rules describes how nodes are judged: the same for Breaker and Reconciler.
 type Rules struct {
-	// Threshold is how many replacements must fail to pause a reason, and how many nodes of a new image are tried first; 0 turns the
+	// Threshold counts how many replacements must fail to pause a reason, and how many nodes of a new image are tried first; 0 turns the
 	// breaker off.
 	Threshold int
 	// Faults are the conditions of nodes that repair acts on; nil for none but Ready.
 	Faults *repair.Policies
-	// Windows are how long new nodes are watched.
+	// Windows states how long new nodes are watched.
 	Windows breaker.Windows
 }
 
@@ -74,7 +74,7 @@ func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.Disruptio
 	return why, why != ""
 }
 
-// why is why nodes must not be replaced; empty if they may.
+// why returns why nodes must not be replaced; empty if they may.
 func (b *Breaker) why(ctx context.Context, pool string, reason karpv1.DisruptionReason) (string, error) {
 	p, class, err := read(ctx, b.client, pool)
 	if err != nil || p == nil {
@@ -196,7 +196,7 @@ func (b *Breaker) soaking(view breaker.Fleet, pool string) []time.Time {
 	return out
 }
 
-// unseen is how many of the replacements that were started in a pool lately the claims do not show.
+// unseen returns how many of the replacements that were started in a pool lately the claims do not show.
 func (b *Breaker) unseen(pool string, claims []*karpv1.NodeClaim) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

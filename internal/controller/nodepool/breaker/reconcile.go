@@ -180,7 +180,7 @@ type view struct {
 	book     breaker.History
 	noted    []noted
 	inFlight bool
-	// recheckAfter is when to evaluate again; zero for not before something changes.
+	// recheckAfter is the time when to evaluate again; zero for not before something changes.
 	recheckAfter time.Duration
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// window is how many outcomes count, and tolerated how many of them may be failures in a healthy pool. A pool with
+// window sets how many outcomes count, and tolerated how many of them may be failures in a healthy pool. A pool with
 // fewer outcomes is judged as if the others were successes. The values are Karpenter's.
 const window, tolerated = 4, 1
 

@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// launchable is how many of the missing nodes can be launched now. Where only capacity reservations are allowed, it is what
+// launchable returns how many of the missing nodes can be launched now. Where only capacity reservations are allowed, it is what
 // these have free: claims beyond it would be launched in vain, and deleted, again and again.
 func (r *Reconciler) launchable(ctx context.Context, pool *karpv1.NodePool, counts static.Counts, missing int64) int64 {
 	room, err := r.State.ReservedRoom(ctx, pool)
@@ -182,7 +182,7 @@ func (r *Reconciler) launchable(ctx context.Context, pool *karpv1.NodePool, coun
 	return min(free, missing)
 }
 
-// shortfall is why a pool stays below its replicas. terminating are the nodes that still count and go.
+// shortfall states why a pool stays below its replicas. terminating are the nodes that still count and go.
 type shortfall struct {
 	reason                string
 	replicas, terminating int64

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// passesPerCount is how many passes of the Counter share one count of disruption: 15 s are as long as a command waits
+	// passesPerCount sets how many passes of the Counter share one count of disruption: 15 s are as long as a command waits
 	// for its validation, and a pool with many short disruptions is written no more often.
 	passesPerCount = 3
 	// passesUntilRetry is after how many passes a pool is written again whose API server drops the field: half an hour,
@@ -78,7 +78,7 @@ func (d *disruptionCounter) makeDue() {
 	d.passes += (passesPerCount - d.passes%passesPerCount) % passesPerCount
 }
 
-// reasons are those by which budgets are shown.
+// reasons returns those by which budgets are shown.
 func reasons() []karpv1.DisruptionReason {
 	return []karpv1.DisruptionReason{
 		karpv1.DisruptionEmpty, karpv1.DisruptionUnderutilized, karpv1.DisruptionDrifted, karpv1.DisruptionUnhealthy,

@@ -42,7 +42,7 @@ type Type struct {
 	Disks        Disks
 	EBSOptimized string // "default", "supported", "unsupported"
 	EBSMaxMbps   int    // 0 = unknown
-	// EBSAttachments is how many volumes can be attached, the root volume included. EBSAttachmentLimit is whether
+	// EBSAttachments counts how many volumes can be attached, the root volume included. EBSAttachmentLimit is whether
 	// network interfaces and NVMe disks of the instance count against that ("shared") or not ("dedicated").
 	EBSAttachments     int
 	EBSAttachmentLimit string

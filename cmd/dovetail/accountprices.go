@@ -41,7 +41,7 @@ const (
 const priceReadTimeout = time.Minute
 
 // priceAge sets how long prices of the account are used before they are read again, priceRetry how long it takes until prices that could
-// not be read are asked for again.
+// not be read are requested again.
 const priceAge, priceRetry = time.Hour, 5 * time.Minute
 
 // priceSource decides where the prices of a command come from: for a live cluster the account's, as the controller's are, else the

@@ -102,7 +102,7 @@ func (k *kubeFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("find the cluster: %w (%s, and --context to a context in it)", err, setKubeconfig)
 	}
 	config.UserAgent = "dovetail/" + version
-	if config.ExecProvider != nil && k.several { // several commands cannot ask one person
+	if config.ExecProvider != nil && k.several { // several commands cannot prompt one person
 		config.ExecProvider.StdinUnavailable = true
 		config.ExecProvider.StdinUnavailableMessage = "several clusters are read at once"
 	}

@@ -69,7 +69,7 @@ func readKarpenter(t *testing.T) karpenter {
 	return k
 }
 
-// names are the names of one sort: Karpenter's, and ours. Additions says whether what only we have needs a row.
+// names are the names of one sort: Karpenter's, and ours. Additions states whether what only we have needs a row.
 type names struct {
 	sort         string
 	theirs, ours []string

@@ -68,7 +68,7 @@ func (f *mcpFlags) check() error {
 	return f.viewFlags.check()
 }
 
-// serve answers until the input ends. It fails at once if nothing could be answered, so that an agent's log shows why.
+// serve answers until the input finishes. It fails at once if nothing could be answered, so that an agent's log shows why.
 func (f *mcpFlags) serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := f.checkSources(); err != nil {
 		return err

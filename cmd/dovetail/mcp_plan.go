@@ -74,7 +74,7 @@ func (f *mcpFlags) planned(ctx context.Context, dir, manifests string) ([]string
 	return append(files, file), nil
 }
 
-// printedPlan is a plan in the format that was asked for.
+// printedPlan is a plan in the format that was requested.
 type printedPlan struct{ text, notes []byte }
 
 // Text implements report.

@@ -101,11 +101,11 @@ func toFile(path string, write func(io.Writer) error) error {
 		}
 		err = moved
 	}
-	_ = os.Remove(file.Name()) // the first error says more
+	_ = os.Remove(file.Name()) // the first error states more
 	return err
 }
 
-// forTerminal prints text that has words of objects, such as their annotations and conditions: whoever may write those must not
+// forTerminal prints text that has words of objects, such as their annotations and conditions: anyone who may write those must not
 // control the terminal. Runes that could move its cursor, change its modes or reorder its text become question marks.
 func forTerminal(print func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {

@@ -125,7 +125,7 @@ type replayRange struct {
 // validationWindow sets how long before a pass the commands were found that it validates: 15 seconds, and the passes in between.
 const validationWindow = 2 * time.Minute
 
-// passes finds the pass that --at names, and those before it whose commands it validates.
+// passes finds the pass that --at names, and those before it with commands that it validates.
 func (f *replayFlags) passes(recording *recorder.Recording) (replayRange, error) {
 	if f.all {
 		return replayRange{}, nil

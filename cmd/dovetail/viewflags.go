@@ -185,8 +185,8 @@ func (f *catalogFlags) check() error {
 	return nil
 }
 
-// open reads the catalog file, or the catalog that ships with the program. The inputs say of which region if no
-// flag does, and whether pods request devices; nil is inputs that say neither.
+// open reads the catalog file, or the catalog that ships with the program. The inputs state of which region if no
+// flag does, and whether pods request devices; nil is inputs that state neither.
 func (f *catalogFlags) open(w *manifest.ClusterState, planning settings.Planning) (planner.Catalog, error) {
 	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
 		data, err := f.maxInput.read(f.catalog)

@@ -93,7 +93,7 @@ func (g graph) depth(name string, counts func(string) bool) int {
 	return g.depths(name, counts, map[string]int{})
 }
 
-// depths is depth with what is known. A package in progress has depth 0 there, so that a cycle, which does not compile, ends.
+// depths is depth with what is known. A package in progress has depth 0 there, so that a cycle, which does not compile, finishes.
 func (g graph) depths(name string, counts func(string) bool, known map[string]int) int {
 	if d, is := known[name]; is {
 		return d

@@ -15,8 +15,8 @@ import (
 const (
 	// maxColumns states what two windows side by side show on a wide screen; a tab counts as one column.
 	maxColumns = 140
-	// maxParameters limits how many values a reader can tell apart at a call without looking up the function. A context does not count, nor do
-	// the values of a format.
+	// maxParameters limits how many values a reader can distinguish at a call without looking up the function. A context does not count, nor
+	// do the values of a format.
 	maxParameters = 4
 )
 

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxPasses ends a search that goes on for very long. With a budget of one node at a time, a fleet of 2,000 nodes that loses half
-	// of them needs a thousand passes; the report then says that more can be saved.
+	// maxPasses stops a search that goes on for very long. With a budget of one node at a time, a fleet of 2,000 nodes that loses half
+	// of them needs a thousand passes; the report then states that more can be saved.
 	maxPasses = 100
-	// leastShare ends a search when a pass saves less than this share of what the passes before it saved on average. It depends on
+	// leastShare stops a search when a pass saves less than this share of what the passes before it saved on average. It depends on
 	// neither the size of the fleet nor that of its budgets: with a budget of one node, all passes save about the same.
 	leastShare = 0.02
-	// leastSaved keeps it from ending while a pass saves more than this share of what the nodes cost, however much the first pass saved:
+	// leastSaved keeps it from finishing while a pass saves more than this share of what the nodes cost, however much the first pass saved:
 	// of 200 nodes without budgets, the first pass saves 77 %, and the ten after it a third of the rest.
 	leastSaved = 0.0025
 	// passTime sets how long the nodes of a pass take to be replaced: boot, drain and the 15 s for which a command must stay valid.
@@ -54,7 +54,7 @@ type endState struct {
 	kept []planner.Kept
 	// steps holds what the passes took, and most what they may take: see consolidate.Result. Zero means no bound.
 	steps, most int
-	// cut is true if maxPasses or most ended the search.
+	// cut is true if maxPasses or most stopped the search.
 	cut bool
 }
 

@@ -51,7 +51,7 @@ func (a *assessment) repack(f *future) repack {
 	return out
 }
 
-// staying are the nodes that no plan replaces. Pods of node groups are planned only if Settings.NodeGroups asks for it.
+// staying are the nodes that no plan replaces. Pods of node groups are planned only if Settings.NodeGroups requests it.
 func (a *assessment) staying(f *future) map[string]bool {
 	pools := map[string]bool{}
 	for i := range f.Pools {

@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Report describes what a cluster costs, and what it would cost. Costs are in $/h unless the name says otherwise.
+// Report describes what a cluster costs, and what it would cost. Costs are in $/h unless the name states otherwise.
 type Report struct {
 	// TakenAt is the time when the cluster was read.
 	TakenAt time.Time `json:"takenAt"`
@@ -15,9 +15,9 @@ type Report struct {
 	Cluster string `json:"cluster"`
 	// Prices states where the prices come from, and how old they are.
 	Prices string `json:"prices"`
-	// PricesProblem states why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
-	// Now holds what the cluster has. Pending are the nodes that its pending pods get first, whoever runs the autoscaler.
+	// Now holds what the cluster has. Pending are the nodes that its pending pods get first, no matter who runs the autoscaler.
 	Now     Fleet   `json:"now"`
 	Pending Pending `json:"pending"`
 	// Consolidatable counts the nodes of NodePools: consolidation can change only these. NodeGroups is true if the outcomes Repacked and
@@ -97,9 +97,9 @@ type Pending struct {
 
 // The names of outcomes.
 const (
-	// Consolidated states where consolidation ends, within all budgets, PodDisruptionBudgets, do-not-disrupt and consolidation policies.
+	// Consolidated states where consolidation finishes, within all budgets, PodDisruptionBudgets, do-not-disrupt and consolidation policies.
 	Consolidated = "consolidated"
-	// Unguarded states where it ends without these.
+	// Unguarded states where it finishes without these.
 	Unguarded = "unguarded"
 	// Repacked are new nodes for all pods of NodePools that launch for pods, planned at once.
 	Repacked = "repacked"

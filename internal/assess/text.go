@@ -130,7 +130,7 @@ func wrapped(text string, n int) []string {
 	return out
 }
 
-// shortened cuts text in its middle: names differ at both ends.
+// shortened cuts text in its middle: names differ at both limits.
 func shortened(text string, n int) string {
 	runes := []rune(text)
 	if len(runes) <= n || n < 5 {

@@ -262,7 +262,7 @@ func sameConstraints(pod, other *corev1.Pod) bool {
 		slices.Equal(resources.HostPorts(pod), resources.HostPorts(other)) && (!boundToOthers(a) || sameLabels(pod, other))
 }
 
-// sameLabels reports whether selectors of pods cannot tell them apart, but by where they run: the API server gives a pod the zone and the
+// sameLabels reports whether selectors of pods cannot distinguish them , but by where they run: the API server gives a pod the zone and the
 // region of its node as labels when it is bound.
 func sameLabels(pod, other *corev1.Pod) bool {
 	within := func(a, b map[string]string) bool {

@@ -282,7 +282,7 @@ func (s *State) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	return out, nil
 }
 
-// maxParallelReads limits how many claims are read at once. A loaded API server, whose cache is late, takes up to a second for each.
+// maxParallelReads limits how many claims are read at once. A loaded API server with a cache that is late takes up to a second for each.
 const maxParallelReads = 20
 
 // readAllLive reads claims that the cache does not show from the API server. It drops those that are gone.

@@ -21,7 +21,7 @@ type Result[R any] struct {
 }
 
 // Each examines clusters, so many at a time, and returns the results in the order of the contexts. An error of one cluster stops no
-// other. It ends early, with the error of ctx in the results that are missing, if ctx does.
+// other. It finishes early, with the error of ctx in the results that are missing, if ctx does.
 func Each[R any](ctx context.Context, contexts []string, atOnce int, examine func(context.Context, string) (*R, error)) []Result[R] {
 	out := make([]Result[R], len(contexts))
 	turns := make(chan struct{}, max(atOnce, 1))

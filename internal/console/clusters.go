@@ -136,7 +136,7 @@ func (s *Several) Handler() http.Handler {
 	return fromHere.guarded(mux)
 }
 
-// diagnose makes the checks of the doctor in the clusters whose findings are old, one after the other, unless that is being done.
+// diagnose makes the checks of the doctor in the clusters with findings that are old, one after the other, unless that is being done.
 func (s *Several) diagnose() {
 	if s.stopped.Err() != nil || !s.diagnosing.TryLock() {
 		return

@@ -35,7 +35,7 @@ type fleetPool struct {
 	name  string
 	share float64
 	types []string
-	// own is true for a pool whose nodes have a taint, which its pods alone tolerate.
+	// own is true for a pool with nodes that have a taint, which its pods alone tolerate.
 	own bool
 }
 

@@ -22,7 +22,7 @@ type Pending struct {
 	Waiting int `json:"waiting"`
 	// Workloads counts how many groups there are.
 	Workloads int `json:"workloads"`
-	// Found counts how many groups have the text that is asked for, those first that need a change, then by waiting time. Groups are some of
+	// Found counts how many groups have the text that is requested, those first that need a change, then by waiting time. Groups are some of
 	// them, from index From on.
 	Found  int            `json:"found"`
 	From   int            `json:"from"`

@@ -29,7 +29,7 @@ type NodePods struct {
 	Nodes map[string][]Pod `json:"nodes"`
 }
 
-// maxAsked limits how many nodes a request may ask for: as many as can show their pods on one screen.
+// maxAsked limits how many nodes a request may request: as many as can show their pods on one screen.
 const maxAsked = 500
 
 func (c *Console) pods(r *http.Request) (any, error) {

@@ -110,7 +110,7 @@ func timeOf(r *http.Request) (time.Time, error) {
 }
 
 // explained is an explanation of the cluster as it is, or as the last pass before the time of the request saw it. Of the past, nothing
-// is kept: it does not change, so the page asks once.
+// is kept: it does not change, so the page queries once.
 func (c *Console) explained(r *http.Request, key string, explain func(*planned) (any, error)) (any, error) {
 	if !r.URL.Query().Has(atParameter.Name) {
 		return c.views.explain(r.Context(), key, explain)
@@ -124,7 +124,7 @@ func (c *Console) explained(r *http.Request, key string, explain func(*planned) 
 	})
 }
 
-// passAt asks a question on the last pass before a time. Requests for the past take turns: each decodes a part of the recording.
+// passAt puts a question on the last pass before a time. Requests for the past take turns: each decodes a part of the recording.
 func (c *Console) passAt(ctx context.Context, at time.Time, ask func(*recorder.PassRecord) (any, error)) (any, error) {
 	end, err := c.reading.begin(ctx)
 	if err != nil {

@@ -28,6 +28,6 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, run
 			_ = server.Close() // what still runs only reads
 		}
 	})
-	_ = server.Serve(listener) // it ends with the context
+	_ = server.Serve(listener) // it finishes with the context
 	running.Wait()
 }

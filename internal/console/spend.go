@@ -38,7 +38,7 @@ type Spend struct {
 	Since *time.Time `json:"since"`
 	// Points are one for each minute that is known, at most a day of them, the oldest first. Minutes may be missing.
 	Points []SpendPoint `json:"points"`
-	// Read is the share of the recording that has been read, from 0 to 1: ask again for the rest.
+	// Read is the share of the recording that has been read, from 0 to 1: query again for the rest.
 	Read float64 `json:"read"`
 }
 

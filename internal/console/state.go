@@ -236,7 +236,7 @@ func (h *hub) look() {
 	}
 }
 
-// awaitLook returns true after a request, or after so long with a stream open; false if nobody looks, or ctx has ended.
+// awaitLook returns true after a request, or after so long with a stream open; false if nobody looks, or ctx is done.
 func (h *hub) awaitLook(ctx context.Context, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()

@@ -20,7 +20,7 @@ const (
 	// unwatchedAge sets how old it may be if nothing that is watched has changed: budgets and volumes are not watched.
 	unwatchedAge = 30 * time.Second
 	// maxExplained bounds how many explanations are kept of a View, each some 10 kB: a person does not look at more meanwhile, and a program
-	// that asks for all nodes gets each computed.
+	// that requests all nodes gets each computed.
 	maxExplained = 200
 	// diagnosisAge sets how old the findings of the doctor may be. Its checks read the whole cluster and the account.
 	diagnosisAge = time.Minute

@@ -53,7 +53,7 @@ const (
 type whatIfs struct {
 	turns
 	pools *manifest.NodePoolReader
-	base  *baseline // of the request whose turn it is
+	base  *baseline // of the request that has its turn
 }
 
 // baseline is the cluster that edits are compared with, and when it was read.
@@ -65,7 +65,7 @@ type baseline struct {
 
 func newWhatIfs() *whatIfs { return &whatIfs{turns: newTurns(), pools: manifest.NewNodePoolReader()} }
 
-// forget drops the baseline, after the request whose turn it is.
+// forget drops the baseline, after the request that has its turn.
 func (w *whatIfs) forget() {
 	w.turn <- struct{}{}
 	w.base = nil

@@ -54,7 +54,7 @@ func (l *writeLog) stable(text string) string {
 	})
 }
 
-// write is one line in the making. What it writes is encoded before the call, since the call may change the object.
+// write is one line in flight. What it writes is encoded before the call, since the call may change the object.
 func (l *writeLog) write(verb string, o client.Object, data string, call func() error) error {
 	name := o.GetName()
 	if name == "" {

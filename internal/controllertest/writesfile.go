@@ -139,7 +139,7 @@ func formatWrites(all map[string][]string) []byte {
 	return b.Bytes()
 }
 
-// logOf returns the log of a test, which all fixtures of the test share. It is compared when the test ends.
+// logOf returns the log of a test, which all fixtures of the test share. It is compared when the test finishes.
 func (w *writesFile) logOf(t *testing.T) *writeLog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *writesFile) logOf(t *testing.T) *writeLog {
 	return log
 }
 
-// compare ends the log of a test. A test that runs more than once, by -count, must write the same each time.
+// compare stops the log of a test. A test that runs more than once, by -count, must write the same each time.
 func (w *writesFile) compare(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()

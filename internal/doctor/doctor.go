@@ -110,7 +110,7 @@ func Run(f *Facts) Report {
 	return report
 }
 
-// withhold completes the remedy by what deletes something, if it is proven whose that is.
+// withhold completes the remedy by what deletes something, if it is proven who owns it.
 func (f *Finding) withhold(proven bool) {
 	switch {
 	case f.deletes == "":

@@ -60,7 +60,7 @@ type Facts struct {
 	// ClusterName is the name that the controller uses. Mismatch states why it is not the name of this API server's
 	// cluster; empty if it is.
 	ClusterName, Mismatch string
-	// Instances are the instances with the cluster's name in their tags, whoever owns them.
+	// Instances are the instances with the cluster's name in their tags, no matter who owns them.
 	Instances []cloudprovider.Instance
 	// Types holds what can be launched, by node class.
 	Types map[string][]*catalog.InstanceType

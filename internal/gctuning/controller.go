@@ -132,7 +132,7 @@ func (c *Controller) set() {
 func (c *Controller) least(live uint64) uint64 {
 	now := c.now()
 	c.lives = append(c.lives, liveAt{now, live})
-	// The last one before the window tells what was alive when it began.
+	// The last one before the window reports what was alive when it began.
 	for len(c.lives) > 1 && now.Sub(c.lives[1].at) >= sustained {
 		c.lives = c.lives[1:]
 	}
@@ -150,7 +150,7 @@ func (c *Controller) phase() gcPhase {
 	return resting
 }
 
-// Started tells it that the caches have synced.
+// Started reports it that the caches have synced.
 func (c *Controller) Started() {
 	if c != nil {
 		c.started.Store(c.now().UnixNano())
@@ -158,7 +158,8 @@ func (c *Controller) Started() {
 	}
 }
 
-// Burst tells it that a burst of pods begins or has ended. It does not wait: the runtime sets nothing before a collection has ended.
+// Burst reports it that a burst of pods begins or has finished. It does not wait: the runtime sets nothing before a collection has
+// finished.
 func (c *Controller) Burst(begins bool) {
 	if c != nil {
 		since := int64(0)

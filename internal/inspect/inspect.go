@@ -1,4 +1,4 @@
-// Package inspect reads a cluster at one instant for the commands that explain it. It only reads: from a live cluster, whoever
+// Package inspect reads a cluster at one instant for the commands that explain it. It only reads: from a live cluster, no matter who
 // runs its autoscaler, or from files.
 package inspect
 
@@ -28,7 +28,7 @@ type View struct {
 	Catalog planner.Catalog
 	// Prices states in words where the prices of the catalog come from.
 	Prices string
-	// PricesProblem states why prices are not those that were asked for, or not all of them; empty if they are.
+	// PricesProblem states why prices are not those that were requested, or not all of them; empty if they are.
 	PricesProblem string
 	// Search are the feature gates and the limit of consolidation.
 	Search consolidate.Settings
@@ -38,7 +38,7 @@ type View struct {
 	Notes []string
 }
 
-// Prices is a catalog and where its prices come from, in words. Problem is why they are not those that were asked for, or not all of
+// Prices is a catalog and where its prices come from, in words. Problem is why they are not those that were requested, or not all of
 // them; empty if they are.
 type Prices struct {
 	planner.Catalog

@@ -16,7 +16,7 @@ type cursor struct {
 // maxNesting limits how deep values may be nested, as in encoding/json.
 const maxNesting = 10_000
 
-// errIncomplete is returned where the text ends before the value does: more text may complete it.
+// errIncomplete is returned where the text finishes before the value does: more text may complete it.
 var errIncomplete = errors.New("unexpected end of JSON")
 
 // errMalformed is returned for text that no continuation makes valid. The cursor is at the wrong byte.

@@ -87,7 +87,7 @@ func (r *reader) completeBuffers() error {
 	return nil
 }
 
-// whyUnresolved returns what the condition of a buffer has to say, as the end of a note.
+// whyUnresolved returns what the condition of a buffer has to state, as the end of a note.
 func whyUnresolved(b *bufferv1.CapacityBuffer) string {
 	if c := meta.FindStatusCondition(b.Status.Conditions, bufferv1.ConditionReadyForProvisioning); c != nil {
 		return ": " + c.Message

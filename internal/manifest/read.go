@@ -93,7 +93,7 @@ func sources(path string) ([]string, error) {
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
 			return nil
 		}
-		// A pipe or device would block for ever; whoever means one names it. A link counts as what it leads to.
+		// A pipe or device would block forever; anyone who means one names it. A link counts as what it leads to.
 		if info, err := os.Stat(p); err != nil {
 			return err
 		} else if info.Mode().IsRegular() {

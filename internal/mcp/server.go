@@ -19,7 +19,7 @@ type Report interface {
 // Kind describes what an object is.
 type Kind string
 
-// The kinds that agents ask about.
+// The kinds that agents query about.
 const (
 	Pod       Kind = "Pod"
 	Node      Kind = "Node"
@@ -56,7 +56,7 @@ type Sources struct {
 	Recover func(func()) error
 }
 
-// Serve answers until the input ends.
+// Serve answers until the input finishes.
 func (from Sources) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := from.server().Run(ctx, &lineTransport{in: in, out: out}); err != nil {
 		return fmt.Errorf("read what the agent asks: %w", err)
@@ -64,7 +64,7 @@ func (from Sources) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 	return nil
 }
 
-// instructions are for the agent. Whoever may write an object of the cluster could put a sentence for the agent into it.
+// instructions are for the agent. Anyone who may write an object of the cluster could put a sentence for the agent into it.
 const instructions = `Dovetail is a node autoscaler for Amazon EKS with Karpenter's API. These tools explain its decisions, or those that
 it would make in a cluster of Karpenter's. They only read. Start with the object that the user names: a pending pod, a node
 that is not removed, a NodePool. The first line of an answer is the conclusion.

@@ -118,8 +118,8 @@ func (a *answerer) answer(ctx context.Context, format string, find func() (Repor
 }
 
 // alone does the work of one call at a time, since each reads the whole cluster: 0.4 GiB for 2,000 nodes and 20,000 pods. If the
-// agent withdraws the call, alone returns; the work ends by itself, and the next call waits for it. What the call took goes back to the
-// system: the agent may keep the server for days, and ask once.
+// agent withdraws the call, alone returns; the work finishes by itself, and the next call waits for it. What the call took goes back to the
+// system: the agent may keep the server for days, and query once.
 func (a *answerer) alone(ctx context.Context, work func() error) error {
 	select {
 	case a.turn <- struct{}{}:

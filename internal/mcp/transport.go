@@ -25,7 +25,7 @@ const (
 )
 
 // lineTransport has one JSON-RPC message per line. A message that cannot be read is answered with an error, and the session goes on: the
-// SDK's own transport ends it.
+// SDK's own transport stops it.
 type lineTransport struct {
 	in  io.Reader
 	out io.Writer
@@ -57,7 +57,7 @@ type readLine struct {
 // errTooLong means that the line is longer than maxMessage. Its text is the beginning.
 var errTooLong = fmt.Errorf("the message is longer than %d MiB", maxMessage>>20)
 
-// read reads lines until the input ends. Nothing can interrupt that, so it has a goroutine of its own.
+// read reads lines until the input finishes. Nothing can interrupt that, so it has a goroutine of its own.
 func (c *lineConnection) read(in io.Reader) {
 	for reader := bufio.NewReaderSize(in, 1<<16); ; {
 		text, err := nextLine(reader, maxMessage)

@@ -59,7 +59,7 @@ const releaseName, releaseNamespace = "meta.helm.sh/release-name", "meta.helm.sh
 // HelmRelease is one of Helm; without a name, none.
 type HelmRelease struct{ Namespace, Name string }
 
-// ReleaseOf is the release that owns an object. Whoever may write the annotations can write any text, which must not become a part of a
+// ReleaseOf is the release that owns an object. Anyone who may write the annotations can write any text, which must not become a part of a
 // command: a text that Helm cannot have written is none.
 func ReleaseOf(o metav1.Object) HelmRelease {
 	r := HelmRelease{o.GetAnnotations()[releaseNamespace], o.GetAnnotations()[releaseName]}

@@ -96,7 +96,7 @@ func (i *Installation) ConfigMaps() (out []string) {
 	return slices.Compact(out)
 }
 
-// fromSecrets are the variables whose values are in Secrets, with the name of the Secret.
+// fromSecrets are the variables with values that are in Secrets, with the name of the Secret.
 func (i *Installation) fromSecrets() (out []string) {
 	c := i.container()
 	for _, from := range c.EnvFrom {

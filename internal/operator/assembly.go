@@ -91,7 +91,7 @@ type assembly struct {
 	repair        nodeRepair
 	// soakFaults are the conditions with which a new node has failed, whether or not nodes are repaired.
 	soakFaults *enginerepair.Policies
-	// pauses stop replacements whose nodes fail.
+	// pauses stop replacements with nodes that fail.
 	pauses   *breaker.Breaker
 	recorder *recorder.Recorder
 }

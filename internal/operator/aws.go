@@ -126,7 +126,7 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 	return config, nil
 }
 
-// draDrivers are the DRA drivers whose devices instance types come with: none while resource claims are ignored.
+// draDrivers are the DRA drivers with devices that instance types come with: none while resource claims are ignored.
 func draDrivers(s settings.Settings) (drivers []string) {
 	if s.AWSGate(settings.GateDRANVIDIAGPU) && !s.IgnoreDRARequests {
 		drivers = append(drivers, awsv1.DRADriverNVIDIA)

@@ -111,7 +111,7 @@ type offered struct {
 	}
 }
 
-// Types implements planner.Catalog. A class whose types cannot be listed has none, as in plans.
+// Types implements planner.Catalog. A class with types that cannot be listed has none, as in plans.
 func (o offered) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	if class == nil {
 		return nil, nil

@@ -62,7 +62,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Run builds the autoscaler and runs it until ctx ends.
+// Run builds the autoscaler and runs it until ctx is done.
 func Run(ctx context.Context, c Config) error {
 	s, log := c.Settings, c.Log
 	if s.MemoryLimit > 0 {

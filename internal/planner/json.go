@@ -79,7 +79,7 @@ type jsonReason struct {
 	Code     schedule.Code `json:"code"`
 	NodePool string        `json:"nodePool"`
 	Message  string        `json:"message"`
-	// Rule holds what Message is made of; nil if the code says all.
+	// Rule holds what Message is made of; nil if the code states all.
 	Rule *rejection.Rule `json:"rule,omitempty"`
 }
 

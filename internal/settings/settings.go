@@ -47,7 +47,7 @@ type Settings struct {
 	MetricsSecure   bool
 	MetricsCertDir  string
 	EnableProfiling bool
-	// ConsolePort serves the console; 0 serves none. On a loopback BindAddress it is open to all users of the machine; on others it is
+	// ConsolePort serves the console; 0 serves none. On a loopback BindAddress it is open to all users of the computer; on others it is
 	// served by HTTPS, and only to clients that the API server authenticates and authorizes. ConsoleCertDir has tls.crt and tls.key for
 	// it; if it is empty, the certificate is self-signed.
 	ConsolePort             int

@@ -264,7 +264,7 @@ func (l *Ledger) keptByActing(k known) {
 	l.changed = true
 }
 
-// overtaken decides the proposals whose nodes the acting controller has begun to remove: it was as quick.
+// overtaken decides the proposals with nodes that the acting controller has begun to remove: it was as quick.
 func (l *Ledger) overtaken(present map[types.UID]*snapshot.Node) {
 	for key, p := range l.proposals {
 		for _, uid := range p.decision.claims {

@@ -34,7 +34,7 @@ type snapshots interface {
 
 // batches waits for pods that need nodes.
 type batches interface {
-	// Wait returns after the next batch; false when ctx has ended.
+	// Wait returns after the next batch; false when ctx is done.
 	Wait(ctx context.Context) bool
 }
 

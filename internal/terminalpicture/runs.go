@@ -58,7 +58,7 @@ func runs(line string) (out []run) {
 	return out
 }
 
-// joins reports whether a letter belongs to the run that ends before it.
+// joins reports whether a letter belongs to the run that finishes before it.
 func joins(before, letter string) bool {
 	_, isBlock := block(letter)
 	_, afterBlock := block(before)

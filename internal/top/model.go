@@ -16,7 +16,7 @@ type (
 	// Observed is a new state of the cluster.
 	Observed struct {
 		Fleet *Fleet
-		// Prices states where prices come from; empty while they are not known. PricesProblem states why they are not those that were asked for.
+		// Prices states where prices come from; empty while they are not known. PricesProblem states why they are not those that were requested.
 		Prices, PricesProblem string
 		Link                  Link
 	}

@@ -154,7 +154,7 @@ type Node struct {
 	CapacityType string `json:"capacityType"`
 	Zone         string `json:"zone"`
 	State        State  `json:"state"`
-	// Why explains the state, or why the node stays; empty if nothing is to be said.
+	// Why explains the state, or why the node stays; empty if nothing is to be stated.
 	Why string `json:"why"`
 	// HourlyCost in $/h; null if it is not known.
 	HourlyCost *float64  `json:"hourlyCost"`

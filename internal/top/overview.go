@@ -22,7 +22,7 @@ type Overview struct {
 	clusters      []Model
 	cursor        int
 	offset        int
-	// open is the index of the cluster whose screen is shown; -1 for the table.
+	// open is the index of the cluster with a screen that is shown; -1 for the table.
 	open int
 	done bool
 }

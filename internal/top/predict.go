@@ -269,7 +269,7 @@ type Spend struct {
 	Unpriced int `json:"unpriced"`
 	// Prices states where prices come from.
 	Prices string `json:"prices"`
-	// PricesProblem states why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
 }
 

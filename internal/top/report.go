@@ -49,7 +49,7 @@ type PodReport struct {
 
 // NewReport makes the report of a state with a forecast, which may be nil.
 func NewReport(o Observed, forecast *Forecast) *Report {
-	m := Model{forecast: forecast} // without a screen, whose rows would cost more than all of this
+	m := Model{forecast: forecast} // without a screen: its rows would cost more than all of this
 	m.observe(o)
 	out := &Report{
 		At: o.Fleet.At, Spend: m.fleet.spend(forecast, &o), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),

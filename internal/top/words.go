@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// dollars is an hourly price. Three decimals tell the smallest instance types apart.
+// dollars is an hourly price. Three decimals report the smallest instance types apart.
 func dollars(v float64) string { return amount(v) + "/h" }
 
 func amount(v float64) string {

@@ -151,7 +151,7 @@ func (s *disruptionFixture) costOverBound(ctx context.Context, w *World) (float6
 	return now / bound, nil
 }
 
-// prediction is what assess says that consolidation reaches within all protections; the cost is in $/h.
+// prediction is what assess states that consolidation reaches within all protections; the cost is in $/h.
 type prediction struct {
 	Name             string
 	HourlyCost       float64

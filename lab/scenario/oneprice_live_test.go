@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// fleetPrices are what one reader says that the nodes of a cluster cost, in $/h: all of them, and each by name where it lists them.
+// fleetPrices are what one reader states that the nodes of a cluster cost, in $/h: all of them, and each by name where it lists them.
 type fleetPrices struct {
 	reader string
 	all    float64
 	nodes  map[string]float64
 }
 
-// onePrice compares what the readers say of a cluster whose nodes stay, live and from a file: one fleet has one price.
+// onePrice compares what the readers state of a cluster with nodes that stay, live and from a file: one fleet has one price.
 func (c liveCluster) onePrice(console string, nodes map[string]string) {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "now.yaml")
@@ -54,7 +54,7 @@ func (c liveCluster) onePrice(console string, nodes map[string]string) {
 	}
 }
 
-// planOnePrice compares what plan and top say of the nodes in a file from which plan removes all nodes, by the prices of the catalog.
+// planOnePrice compares what plan and top state of the nodes in a file from which plan removes all nodes, by the prices of the catalog.
 func (c liveCluster) planOnePrice(file string) {
 	c.t.Helper()
 	text, err := os.ReadFile(file)
@@ -172,7 +172,7 @@ func (c liveCluster) explainPrices(reader string, nodes map[string]string, args 
 	return out
 }
 
-// consolePrices asks the lab's console, which reads prices once somebody looks at it, until it has them.
+// consolePrices queries the lab's console, which reads prices once somebody looks at it, until it has them.
 func (c liveCluster) consolePrices(url string) fleetPrices {
 	c.t.Helper()
 	var out fleetPrices

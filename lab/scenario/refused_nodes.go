@@ -29,8 +29,8 @@ const (
 	thirdPause = 2 * time.Minute
 )
 
-// refusingPools are the NodePools whose nodes refuse their pods, with the reason of the condition and a part of its message. Where the node
-// suits its pods as far as a plan can see, it is kept for a while, and no other is launched meanwhile: state is that of its pods.
+// refusingPools are the NodePools with nodes that refuse their pods, with the reason of the condition and a part of its message. Where the
+// node suits its pods as far as a plan can see, it is kept for a while, and no other is launched meanwhile: state is that of its pods.
 var refusingPools = []struct{ name, reason, message, state string }{
 	{"tainted", "NodeTainted", "node.cilium.io/agent-not-ready:NoSchedule", "held"},
 	{"relabeled", "NodeLabelsDiffer", "example.com/tier=silver", "held"},

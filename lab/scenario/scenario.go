@@ -29,7 +29,7 @@ type Scenario struct {
 	Nightly bool
 	// Configure, if set, changes the configuration of the scenario's world.
 	Configure func(*world.Config)
-	// Background, if set, runs beside the steps until its context ends. Its error fails the scenario.
+	// Background, if set, runs beside the steps until its context is done. Its error fails the scenario.
 	Background    func(ctx context.Context, w *World) error
 	TimeoutFactor TimeoutFactor
 	// RealPace is for a scenario that a faster controller only makes longer.
@@ -46,7 +46,7 @@ type Step struct {
 	// Timeout is the longest that the step may take on an idle computer. Elsewhere it may take TimeoutFactor times as long, unless it
 	// is Exact.
 	Timeout time.Duration
-	// Exact is for a step whose Timeout is what it asserts.
+	// Exact is for a step with a Timeout that is what it asserts.
 	Exact bool
 	// PauseKills stops the random kills of --kill-controller during a step that checks the outcome.
 	PauseKills bool
@@ -152,7 +152,7 @@ type Listener interface {
 const (
 	bootTimeout  = 2 * time.Minute
 	closeTimeout = time.Minute
-	// replayTimeout is for the recording of the longest scenario, on a busy machine.
+	// replayTimeout is for the recording of the longest scenario, on a busy computer.
 	replayTimeout = 10 * time.Minute
 )
 
@@ -265,8 +265,8 @@ func deniedCalls(w *World) error {
 	return nil
 }
 
-// TimeoutFactor is how many times as long a step may take on a computer that does other things as well: a timeout ends what hangs, and does
-// not measure the computer. Zero means DefaultTimeoutFactor.
+// TimeoutFactor is how many times as long a step may take on a computer that does other things as well: a timeout stops what hangs, and
+// does not measure the computer. Zero means DefaultTimeoutFactor.
 type TimeoutFactor int
 
 // DefaultTimeoutFactor is for a computer that runs three scenarios at a time, and compiles.

@@ -123,7 +123,7 @@ const (
 	// ConditionNodesCanJoin is False, and Ready with it, while nodes of the pool do not join or do not become Ready, and one at a time
 	// is tried. It is absent where nothing is known to be wrong.
 	ConditionNodesCanJoin = "NodesCanJoin"
-	// ConditionClusterNameShared is True while instances of another cluster bear this cluster's name.
+	// ConditionClusterNameShared is True while instances of another cluster have this cluster's name.
 	ConditionClusterNameShared = "ClusterNameShared"
 	// ConditionDisruptionPaused is True while nodes are not replaced for some reason, because too many of those that were
 	// to replace others did not come up; or for any reason, because new nodes fail soon after they have come up.

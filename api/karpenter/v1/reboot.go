@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// ConditionRebooting is True on a NodeClaim from the decision to reboot its instance until that has ended, with the
+	// ConditionRebooting is True on a NodeClaim from the decision to reboot its instance until that has finished, with the
 	// reasons below. It is not part of Ready.
 	ConditionRebooting = "Rebooting"
 
@@ -40,9 +40,9 @@ func TaintRebooting() corev1.Taint {
 type RebootRecord struct {
 	// Started are the times when reboots were decided, the oldest first.
 	Started []metav1.Time `json:"started"`
-	// DrainBy is the time when the drain ends and the instance is rebooted with the pods that are left.
+	// DrainBy is the time when the drain finishes and the instance is rebooted with the pods that are left.
 	DrainBy metav1.Time `json:"drainBy"`
-	// IssueBy is the time when the attempt ends if EC2 has not accepted it.
+	// IssueBy is the time when the attempt finishes if EC2 has not accepted it.
 	IssueBy *metav1.Time `json:"issueBy,omitempty"`
 	// CalledAt is the time when EC2 was called last, if it has not rejected that call: the instance may boot anew because of it.
 	CalledAt *metav1.Time `json:"calledAt,omitempty"`

@@ -11,7 +11,7 @@ import (
 // must not constrain, and which ones are other spellings. The core's and the cloud's are joined by the
 // cloud's API package and handed on as data. Nobody changes a Vocabulary after it is built.
 type Vocabulary struct {
-	// WellKnown keys get their values from instance types and offerings, so that a pod may ask for one
+	// WellKnown keys get their values from instance types and offerings, so that a pod may request one
 	// that no NodePool mentions.
 	WellKnown map[string]bool
 	// RestrictedDomains, with all their subdomains, belong to the system. Their keys are forbidden to

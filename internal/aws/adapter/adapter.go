@@ -79,7 +79,7 @@ type Config struct {
 	ReservedCapacity bool
 	// KubeletExpressions is the feature gate NodeClassCEL, NVIDIADevices is DRANVIDIAGPU.
 	KubeletExpressions, NVIDIADevices bool
-	// DRADrivers are the DRA drivers whose devices instance types come with.
+	// DRADrivers are the DRA drivers with devices that instance types come with.
 	DRADrivers []string
 	// UserPrices are the user's, in $/h by type, for types without a price of AWS, and a version that changes with them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)

@@ -112,7 +112,7 @@ func (b *Batcher[Key, In, Out]) add(ctx context.Context, key Key, in In) <-chan 
 	return answer
 }
 
-// serve ends the window of a bucket, once, and makes its call.
+// serve stops the window of a bucket, once, and makes its call.
 func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In, Out]) {
 	if !b.end(k) {
 		return

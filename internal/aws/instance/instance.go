@@ -62,8 +62,8 @@ type Config struct {
 	Window batch.Window
 	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
-	// ReservationFreed is told the capacity reservation of an instance that was seen to shut down and has terminated. Nil means that
-	// nobody is told.
+	// ReservationFreed is given the capacity reservation of an instance that was seen to shut down and has terminated. Nil means that
+	// nobody is informed.
 	ReservationFreed func(id string)
 	// Leading is closed when this process becomes the leader: until then another process may launch. Nil means that it
 	// leads from the start.
@@ -206,7 +206,7 @@ func (s *Instances) noteEnding(i cloudprovider.Instance) {
 	}
 }
 
-// noteEnded reports the reservation of an instance that has ended, once.
+// noteEnded reports the reservation of an instance that has terminated, once.
 func (s *Instances) noteEnded(id string) {
 	if reserved, ok := s.ending.Get(id); ok && s.reservationFreed != nil {
 		s.ending.Delete(id)

@@ -151,8 +151,8 @@ func shared(gpus []resourcev1.Device, mode string) []resourcev1.Device {
 	return out
 }
 
-// memoryPolicy returns how much memory of a shared GPU a claim gets: all of it unless it asks for less with the mode memory,
-// else none unless it asks for some.
+// memoryPolicy returns how much memory of a shared GPU a claim gets: all of it unless it requests less with the mode memory,
+// else none unless it requests some.
 func memoryPolicy(all resource.Quantity, mode string) *resourcev1.CapacityRequestPolicy {
 	step := resource.MustParse("1Mi")
 	if mode == awsv1.GPUSharingMemory {

@@ -16,8 +16,8 @@ const window = 64 << 10
 // than the window, and what is not well formed.
 var errUnusual = errors.New("unusual XML")
 
-// scanner reads elements and texts. It accepts the part of XML that EC2 writes. It is correct to refuse a document: whoever reads it then
-// asks the SDK. So it refuses whatever it does not know, and never guesses.
+// scanner reads elements and texts. It accepts the part of XML that EC2 writes. It is correct to refuse a document: anyone who reads it
+// then queries the SDK. So it refuses whatever it does not know, and never guesses.
 type scanner struct {
 	in *bufio.Reader
 	// names are the names of the open elements, one after another; starts is where each begins.
@@ -132,7 +132,7 @@ func (s *scanner) open(tag []byte) ([]byte, error) {
 	return s.names[len(s.names)-length:], nil
 }
 
-// end leaves the open element, whose end has this tag.
+// end leaves the open element, which this tag closes.
 func (s *scanner) end(tag []byte) error {
 	if len(s.starts) == 0 || string(bytes.TrimRight(tag, " \t\n")) != string(s.names[s.starts[len(s.starts)-1]:]) {
 		return errUnusual

@@ -33,7 +33,7 @@ type candidate struct {
 // cheapest returns the lowest price of the offerings. There is at least one.
 func (c candidate) cheapest() float64 {
 	price := c.offerings[0].Price
-	for i := range c.offerings { // offerings are large, and sorting asks often
+	for i := range c.offerings { // offerings are large, and sorting reads them often
 		price = min(price, c.offerings[i].Price)
 	}
 	return price

@@ -22,7 +22,7 @@ type batchWorld struct {
 	t      *rapid.T
 	ec2    *fakeEC2
 	claims []*karpv1.NodeClaim
-	// has is the instance that each NodeClaim was once told to have.
+	// has is the instance that each NodeClaim was once instructed to have.
 	has  []string
 	runs *process
 	// price holds what the running process pays: processes with other prices make other calls.

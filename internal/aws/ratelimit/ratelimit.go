@@ -91,7 +91,7 @@ func newBucket(l limit) *bucket {
 // maxWait limits how long a caller waits before it reads the rate again.
 const maxWait = time.Second
 
-// take takes a token, and reports whether it had to wait for it. It fails when ctx ends first.
+// take takes a token, and reports whether it had to wait for it. It fails when ctx is done first.
 func (b *bucket) take(ctx context.Context) (waited bool, err error) {
 	select {
 	case b.turn <- struct{}{}:

@@ -86,7 +86,7 @@ func Missing(ctx context.Context, api Simulator, roleARN string, wanted policy.D
 	return out, nil
 }
 
-// kindOf is the kind of a resource whose name stands for any: subnet. Of others it is kind and name: role/node.
+// kindOf is the kind of a resource with a name that stands for any: subnet. Of others it is kind and name: role/node.
 func kindOf(resource string) string {
 	parsed, err := arn.Parse(resource)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package zonalshift knows which availability zones a cluster is shifted away from, by a zonal shift that somebody has started
 // or by an autoshift of AWS, and does not trust what EC2 reports about instances there.
 //
-// Each response replaces the last one, so that a canceled shift ends whatever other shifts there are. While there is no response,
+// Each response replaces the last one, so that a canceled shift finishes whatever other shifts there are. While there is no response,
 // the last one holds: a shift until it expires, an autoshift, which has no end, for an hour.
 package zonalshift
 

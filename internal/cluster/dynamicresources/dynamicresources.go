@@ -1,7 +1,7 @@
 // Package dynamicresources simulates dynamic resource allocation for the engine with the scheduler's own allocator, so
 // that both find the same devices.
 //
-// The allocator may search for long. Its context ends after a number of steps, not by the clock, so that equal
+// The allocator may search for long. Its context is done after a number of steps, not by the clock, so that equal
 // snapshots give equal plans.
 package dynamicresources
 

@@ -17,14 +17,14 @@ import (
 )
 
 // Extended knows which extended resources device classes stand for: kube-scheduler allocates devices of the class for requests of the
-// resource, on nodes whose allocatable amount of it is zero.
+// resource, on nodes with an allocatable amount of zero.
 type Extended struct {
 	classes map[corev1.ResourceName]*resourcev1.DeviceClass
 	cel     *cel.Cache
 }
 
 // NewExtended reads the names in the classes. Each class stands for a resource with the name of the class, too. Of two classes with one
-// name, the newer counts, then the one whose own name is less.
+// name, the newer counts, then the one with the lesser name.
 func NewExtended(list []*resourcev1.DeviceClass, expressions *cel.Cache) *Extended {
 	out := &Extended{classes: map[corev1.ResourceName]*resourcev1.DeviceClass{}, cel: expressions}
 	for _, class := range list {
@@ -54,7 +54,7 @@ func (e *Extended) Requested(requests corev1.ResourceList) (out []corev1.Resourc
 }
 
 // manyUsers sets how many requests a device is taken to serve that several claims can share: more than a node has pods. How many it serves
-// depends on what they ask of its capacity, which the allocator checks.
+// depends on what they require of its capacity, which the allocator checks.
 const manyUsers = 1 << 10
 
 // Amount returns how many of the devices in the slices can serve requests of the resource, whether they are allocated or not. Whether they

@@ -159,7 +159,7 @@ func poolsByNode(snap *snapshot.Snapshot) map[string]string {
 	return out
 }
 
-// recordPending counts the nodes whose pods are to be written, by pool.
+// recordPending counts the nodes with pods that are to be written, by pool.
 func (l *Loop) recordPending(pools map[string]string, changes []deletioncost.Change) {
 	count := map[string]int{}
 	for _, pool := range pools {

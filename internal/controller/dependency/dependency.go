@@ -33,7 +33,7 @@ const (
 type Dependency struct {
 	// Name holds what people call it, such as "EC2 instance types".
 	Name string
-	// Read makes one attempt. An error that is a cloudprovider.ErrIdentityMismatch ends the process.
+	// Read makes one attempt. An error that is a cloudprovider.ErrIdentityMismatch stops the process.
 	Read func(ctx context.Context) error
 	// Timeout limits an attempt.
 	Timeout time.Duration
@@ -94,7 +94,7 @@ func New(cfg Config) *Set {
 // NeedLeaderElection is false: each replica knows everything before it leads.
 func (*Set) NeedLeaderElection() bool { return false }
 
-// Start reads every dependency until it is known, or ctx ends. Its error is a cloudprovider.ErrIdentityMismatch.
+// Start reads every dependency until it is known, or ctx is done. Its error is a cloudprovider.ErrIdentityMismatch.
 func (s *Set) Start(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for i := range s.entries {
@@ -269,7 +269,7 @@ func (s *Set) known(name string) bool {
 // State is one dependency, for people.
 type State struct {
 	Name string
-	// Known is true once it was read. Otherwise Reason says why not, since Since, and Launches whether launches wait for it.
+	// Known is true once it was read. Otherwise Reason states why not, since Since, and Launches whether launches wait for it.
 	Known    bool
 	Reason   string
 	Since    time.Time

@@ -42,7 +42,7 @@ import (
 )
 
 const (
-	// passInterval is the pause after a pass that found nothing; a change of a claim ends it early. It is Karpenter's.
+	// passInterval is the pause after a pass that found nothing; a change of a claim stops it early. It is Karpenter's.
 	passInterval = 10 * time.Second
 	// longestTurn is how long a pass waits for others that are in progress: nodes for pods are planned in seconds. A pass that takes longer
 	// waits for the API server, and has no need of a core.
@@ -80,7 +80,7 @@ type breaker interface {
 
 // launches are the passes that launch nodes for pods.
 type launches interface {
-	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
+	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx is done first.
 	AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool
 	// InBurst reports whether many pods arrive or are planned.
 	InBurst() bool
@@ -131,7 +131,7 @@ type Loop struct {
 	// Recorder records passes and decisions; nil records nothing.
 	Recorder *recorder.Recorder
 
-	// wake ends the pause before the next pass; nil never does.
+	// wake stops the pause before the next pass; nil never does.
 	wake chan struct{}
 
 	proposals []proposal
@@ -153,7 +153,7 @@ type Loop struct {
 	lastSearch fruitlessSearch
 	// manyPendingSince is since when many pods wait for nodes; zero while few do.
 	manyPendingSince time.Time
-	// interrupted is true if a burst of pods ended the last search. The next one is not interrupted, so that bursts which follow each other
+	// interrupted is true if a burst of pods stopped the last search. The next one is not interrupted, so that bursts which follow each other
 	// do not keep nodes from being consolidated.
 	interrupted bool
 	// pauses are what replacements wait for, by pool and reason.

@@ -24,7 +24,7 @@ import (
 // repairBlockedWindow is the dedupe window of the event that the breaker holds repairs back. It is Karpenter's.
 const repairBlockedWindow = 15 * time.Minute
 
-// maxRepairSimulations is how many unhealthy nodes one pass tries whose pods fit nowhere.
+// maxRepairSimulations is how many unhealthy nodes one pass tries with pods that fit nowhere.
 const maxRepairSimulations = 50
 
 // reasons are the reasons for which this loop disrupts nodes.

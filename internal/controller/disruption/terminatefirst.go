@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
-// TerminateFirst are the feature gates TerminateFirstDrift and TerminateFirstRepair: nodes whose replacements cannot be
+// TerminateFirst are the feature gates TerminateFirstDrift and TerminateFirstRepair: nodes with replacements that cannot be
 // launched first are terminated first.
 //
 // Nothing of it is kept in memory or written down. Whether another node may go is read off the nodes that exist: those
@@ -47,7 +47,7 @@ func (l *Loop) staticRefill(
 	}, nil
 }
 
-// replaceInStaticPool replaces drifted nodes of one static pool: those first whose replacements can be launched first.
+// replaceInStaticPool replaces drifted nodes of one static pool: those first with replacements that can be launched first.
 func (l *Loop) replaceInStaticPool(ctx context.Context, r *passState, turn disrupt.StaticBatch) []error {
 	refill, err := l.staticRefill(ctx, r, turn.Pool, karpv1.DisruptionDrifted)
 	if err != nil {

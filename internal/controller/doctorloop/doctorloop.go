@@ -30,7 +30,7 @@ type Finding struct{ Check, Severity, Object, Seen, Remedy string }
 
 // launches are the passes that launch nodes for pods.
 type launches interface {
-	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
+	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx is done first.
 	AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool
 }
 

@@ -90,7 +90,7 @@ type interruption struct {
 	detail string
 }
 
-// act publishes events, marks the offering unavailable, and deletes the claim if the rule says so.
+// act publishes events, marks the offering unavailable, and deletes the claim if the rule reports it.
 func (a *Actor) act(ctx context.Context, claim *karpv1.NodeClaim, i interruption) error {
 	nodes, err := cluster.NodesOf(ctx, a.Client, claim.Status.ProviderID)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	maxBatch = 10
 	// burstReaders sets how many calls run in parallel while there are more messages.
 	burstReaders = 8
-	// handleTimeout bounds the work on a message, so that it ends before the message becomes visible again.
+	// handleTimeout bounds the work on a message, so that it finishes before the message becomes visible again.
 	handleTimeout = 15 * time.Second
 	// firstRetry and lastRetry bound the backoff after the queue could not be read.
 	firstRetry, lastRetry = time.Second, time.Minute

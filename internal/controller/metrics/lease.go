@@ -12,7 +12,7 @@ import (
 // metric and does not register it. A renewal usually is one update. If that fails, a read and another update follow: the slow path.
 type Lease struct {
 	slow prometheus.Counter
-	// path states how the path of requests for the lease ends.
+	// path states how the path of requests for the lease finishes.
 	path string
 
 	mu   sync.Mutex

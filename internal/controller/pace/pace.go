@@ -1,4 +1,4 @@
-// Package pace shortens the waits of a controller whose AWS account is simulated on its own machine.
+// Package pace shortens the waits of a controller with an AWS account that is simulated on its own computer.
 //
 // Scenarios of the lab mostly wait for constants of the controller: a command stays valid for 15 s before it starts, new nodes stay ready
 // for three minutes before others are replaced. With DOVETAIL_PACE=5 each of these takes a fifth of its time. Clocks stay real, since the
@@ -28,7 +28,7 @@ func (p Pace) Of(d time.Duration) time.Duration {
 	return d / time.Duration(p)
 }
 
-// Read returns the pace that the environment, in the form of os.Environ, asks for. A pace other than 1 is refused unless every AWS endpoint
+// Read returns the pace that the environment, in the form of os.Environ, requests. A pace other than 1 is refused unless every AWS endpoint
 // is on loopback: baseEndpoint, which the SDK has read from its usual places, and those of single services in the environment.
 func Read(environ []string, baseEndpoint *string) (Pace, error) {
 	text, endpoints := "", []string{}

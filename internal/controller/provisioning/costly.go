@@ -89,7 +89,7 @@ func (c *CostlyPods) postponed(snap *snapshot.Snapshot, now time.Time) map[types
 	return out
 }
 
-// record begins the pauses of the namespaces that the plan names, and ends those of others that were planned.
+// record begins the pauses of the namespaces that the plan names, and stops those of others that were planned.
 func (c *CostlyPods) record(snap *snapshot.Snapshot, plan *schedule.Plan, now time.Time) {
 	if c == nil {
 		return

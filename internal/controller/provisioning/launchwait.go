@@ -26,7 +26,7 @@ const (
 )
 
 // lockAndSnapshot returns a snapshot and holds the provisioning lock until done is called. First it waits for launches
-// of claims whose pods have been evicted and re-created under other names, or run on the node of another claim: until such a claim has
+// of claims with pods that have been evicted and re-created under other names, or run on the node of another claim: until such a claim has
 // launched, its capacity is unknown, and a plan would launch a second node for the pods that wait. It does not wait for a claim that is
 // older than launchTimeout, nor longer than launchWaitTimeout in all.
 func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
@@ -100,7 +100,8 @@ func waitsForLaunch(snap *snapshot.Snapshot) bool {
 	return false
 }
 
-// launchTimeout is the age up to which a claim without an instance counts as one whose launch is in progress. Cost: linear in the nodes.
+// launchTimeout is the age up to which a claim without an instance counts as one with a launch that is in progress. Cost: linear in the
+// nodes.
 func launchTimeout(snap *snapshot.Snapshot) time.Duration {
 	timeout := launchWaitTimeout
 	for i := range snap.Nodes {

@@ -99,7 +99,7 @@ type Provisioner struct {
 // NeedLeaderElection makes sure that only one process provisions.
 func (p *Provisioner) NeedLeaderElection() bool { return true }
 
-// Start runs a pass for each batch of pods until ctx ends.
+// Start runs a pass for each batch of pods until ctx is done.
 func (p *Provisioner) Start(ctx context.Context) error {
 	for p.Batch.Wait(ctx) {
 		// A panic outside of planning is a defect as well, but no reason to stop: the next pass may succeed.

@@ -12,7 +12,7 @@ const MaxPlans = 120
 
 // Suspects is the result of a search: the units to leave out.
 type Suspects struct {
-	// Proven units fail a plan that passes without them. Unproven units were not tried before the search ended.
+	// Proven units fail a plan that passes without them. Unproven units were not tried before the search finished.
 	Proven, Unproven Set
 	// Found is false if plans fail whatever is left out: then the cause is not a pod.
 	Found bool

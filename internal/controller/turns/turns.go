@@ -18,7 +18,7 @@ type Turns struct {
 	over  chan struct{}
 }
 
-// Take waits until no pass is in progress, for at most the time given and not after ctx ends, and begins one in any case. It lasts until
+// Take waits until no pass is in progress, for at most the time given and not after ctx is done, and begins one in any case. It lasts until
 // end is called.
 func (t *Turns) Take(ctx context.Context, atMost time.Duration) (end func()) {
 	timer := time.NewTimer(atMost)

@@ -46,7 +46,7 @@ type Scenario struct {
 	Check func(t *testing.T, w *World)
 }
 
-// Actor is a reconciler and the kind whose objects it reconciles.
+// Actor is a reconciler and the kind with objects that it reconciles.
 type Actor struct {
 	Reconciler reconcile.Reconciler
 	Kind       client.ObjectList

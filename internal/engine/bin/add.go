@@ -102,7 +102,7 @@ func (s *Set) NewNodes() []topology.NewNode {
 	return out
 }
 
-// heldOutcomes are the instances that hold the pods of a bin, while no pod is added. They are found when they are first asked for.
+// heldOutcomes are the instances that hold the pods of a bin, while no pod is added. They are found when they are first requested.
 type heldOutcomes struct {
 	*nodepool.Candidates
 	s     *Set

@@ -36,7 +36,7 @@ func (s *Set) Commit(waiting map[*topology.Group]bool) (changed bool, checked in
 }
 
 // uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
-// pods, or tell nodes apart that count for them, sorted.
+// pods, or distinguish nodes  that count for them, sorted.
 func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
 	known, seen := map[string]bool{}, map[*topology.Group]bool{}
 	var out []string

@@ -52,7 +52,7 @@ type History struct {
 	Reasons map[karpv1.DisruptionReason]*Record `json:"reasons,omitempty"`
 	// Soaks are the nodes that came up and failed soon after; nil if none did.
 	Soaks *SoakRecord `json:"soaks,omitempty"`
-	// Since is the time when the cause was first seen: older claims say nothing about it.
+	// Since is the time when the cause was first seen: older claims state nothing about it.
 	Since metav1.Time `json:"since"`
 }
 

@@ -117,7 +117,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// told notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided
+// bookOf notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided
 // ten later.
 func bookOf(outcomes string, threshold int) (*History, int) {
 	b := &History{}
@@ -208,7 +208,7 @@ func TestProbes(t *testing.T) {
 	if b.State(drifted, nil, at(second-1)) != Open || b.State(drifted, nil, at(second)) != HalfOpen {
 		t.Errorf("after a probe that failed the next is due at %v", b.Reasons[drifted].Next)
 	}
-	for range 10 { // ever more seldom, but for ever
+	for range 10 { // ever more seldom, but forever
 		r := b.Reasons[drifted]
 		minute := int(r.Next.Sub(start) / time.Minute)
 		o, _, _ := Windows{}.OutcomeOf(replacement(fmt.Sprint("p", minute), minute), Health{}, at(minute+10))
@@ -254,7 +254,7 @@ func TestWhenTheCauseIsGone(t *testing.T) {
 			if tt.want == Open {
 				return
 			}
-			for n := range 3 { // what was launched for the cause before says nothing of this one
+			for n := range 3 { // what was launched for the cause before states nothing of this one
 				o, _, _ := Windows{}.OutcomeOf(replacement(fmt.Sprint("late", n), now-1), Health{}, at(now+30))
 				b.AddOutcome(drifted, o, 3)
 			}

@@ -80,7 +80,7 @@ func failedEarly(claim *karpv1.NodeClaim, age time.Duration) bool {
 	return diagnosed(claim)
 }
 
-// diagnosed reports whether a condition says why the claim's instance does not become a node.
+// diagnosed reports whether a condition states why the claim's instance does not become a node.
 func diagnosed(claim *karpv1.NodeClaim) bool {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue &&

@@ -6,7 +6,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Request asks whether nodes of a pool may be replaced for a reason.
+// Request checks whether nodes of a pool may be replaced for a reason.
 type Request struct {
 	Pool, Class string
 	Reason      karpv1.DisruptionReason

@@ -40,7 +40,7 @@ type Health struct {
 	Gone bool
 	// Fault holds what is wrong with it, in a few words; empty if nothing is.
 	Fault string
-	// Since is since when the fault is there or, without one, since when the Node is ready. Zero stands for ever.
+	// Since is since when the fault is there or, without one, since when the Node is ready. Zero stands forever.
 	Since time.Time
 }
 
@@ -55,7 +55,7 @@ const (
 	Survived
 	// FailedInSoak: it became ready, and has failed since.
 	FailedInSoak
-	// Silent: it went, or never came, for a reason that says nothing of new nodes.
+	// Silent: it went, or never came, for a reason that states nothing of new nodes.
 	Silent
 )
 
@@ -71,7 +71,7 @@ type Verdict struct {
 	Next time.Time
 }
 
-// Judge returns what the soak of a claim's node has shown by now. A fault after the soak says nothing of the launch. A node that recovers
+// Judge returns what the soak of a claim's node has shown by now. A fault after the soak states nothing of the launch. A node that recovers
 // within its soak begins a new one.
 func (w Windows) Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
 	steady := h.Since.Add(w.soak())

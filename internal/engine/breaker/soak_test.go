@@ -20,7 +20,7 @@ func disrupted(reason string, minute int) func(*karpv1.NodeClaim) {
 	}
 }
 
-// The node is initialized in minute 1; its soak ends in minute 4.
+// The node is initialized in minute 1; its soak finishes in minute 4.
 func TestJudge(t *testing.T) {
 	sec := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	const ready = 60

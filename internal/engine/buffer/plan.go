@@ -23,7 +23,7 @@ type Placement struct {
 	Launches []schedule.Launch
 	// Buffers is the outcome of each buffer that has virtual pods.
 	Buffers map[types.NamespacedName]Outcome
-	// Abandoned is true if the budget's Stop ended planning: the other fields are empty then.
+	// Abandoned is true if the budget's Stop finished planning: the other fields are empty then.
 	Abandoned bool
 }
 

@@ -42,7 +42,7 @@ type rejection struct {
 	disrupt.Why
 	// nodes are the nodes that are the reason; nil if the whole set is.
 	nodes []*node
-	// until is the time when the reason ends by time alone; zero if it does not.
+	// until is the time when the reason finishes by time alone; zero if it does not.
 	until time.Time
 }
 

@@ -23,7 +23,7 @@ type node struct {
 	removed, destination bool
 	// why it stays, by the last simulation.
 	why disrupt.Why
-	// until is the time when the reason ends by time alone; zero if it does not.
+	// until is the time when the reason finishes by time alone; zero if it does not.
 	until    time.Time
 	examined bool
 }
@@ -76,7 +76,7 @@ type Input struct {
 	// Budgets are for reason Underutilized.
 	Budgets []disrupt.Allowance
 	Totals  Totals
-	// Interrupt ends the search as soon as it is true. It is called before each simulation. Nil never ends it.
+	// Interrupt stops the search as soon as it is true. It is called before each simulation. Nil never stops it.
 	Interrupt func() bool
 }
 

@@ -38,7 +38,7 @@ type Result struct {
 	// TimedOut is Multi or Single if Settings.MaxSteps stopped that part of the search, as its first; empty if nothing
 	// stopped it.
 	TimedOut string
-	// Interrupted is true if Input.Interrupt ended the search. The result has nothing else then.
+	// Interrupted is true if Input.Interrupt stopped the search. The result has nothing else then.
 	Interrupted bool
 	// Unexamined are the pools of which no candidate was examined when MaxSteps stopped the search, sorted.
 	Unexamined []string

@@ -20,7 +20,7 @@ type DriftBackoff struct {
 type poolHistory struct {
 	// lastStarted is the time when a command of the pool was last started. Pools that have waited longer go first.
 	lastStarted time.Time
-	// failures in a row, and when the backoff after them ends.
+	// failures in a row, and when the backoff after them finishes.
 	failures     int
 	backoffUntil time.Time
 }

@@ -68,7 +68,7 @@ func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowanc
 // budget, for any reason, allows nothing: what its author meant to protect is unknown.
 func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, now time.Time) (int, error) {
 	budgets := pool.Spec.Disruption.Budgets
-	if budgets == nil { // as the API server fills it in; an empty list says that there is no bound
+	if budgets == nil { // as the API server fills it in; an empty list states that there is no bound
 		budgets = []karpv1.Budget{{Nodes: "10%"}}
 	}
 	allowed := Unlimited
@@ -132,7 +132,7 @@ func windows(b karpv1.Budget) (cron.Schedule, error) {
 	return schedule, nil
 }
 
-// NextBudgetChange is the first instant at which a window of a budget begins or ends; zero if no budget has windows.
+// NextBudgetChange is the first instant at which a window of a budget begins or stops; zero if no budget has windows.
 func NextBudgetChange(s *snapshot.Snapshot) (first time.Time) {
 	see := func(pool *karpv1.NodePool) {
 		for _, b := range pool.Spec.Disruption.Budgets {
@@ -150,7 +150,7 @@ func NextBudgetChange(s *snapshot.Snapshot) (first time.Time) {
 	return first
 }
 
-// nextWindowChange is the first instant after now at which a window of the budget begins or ends; zero if there is none. A window may
+// nextWindowChange is the first instant after now at which a window of the budget begins or stops; zero if there is none. A window may
 // end within another one, which changes nothing, but counts.
 func nextWindowChange(b karpv1.Budget, now time.Time) time.Time {
 	if b.Schedule == nil && b.Duration == nil {

@@ -75,7 +75,7 @@ type Verdict struct {
 type Unconsolidatable struct {
 	Candidate *Candidate
 	Why
-	// Until is the time when the reason ends by time alone; zero if it does not.
+	// Until is the time when the reason finishes by time alone; zero if it does not.
 	Until time.Time
 }
 

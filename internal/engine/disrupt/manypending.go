@@ -15,7 +15,7 @@ const (
 	// memory.
 	ManyPending, LongestPostponement = 500, 5 * time.Minute
 	// LongestBurst limits how long a whole pass waits while so many pods get nodes: for 30,000 of them, that takes a minute, and two on a
-	// computer that is busy with other things. Passes go on in a cluster where it never ends.
+	// computer that is busy with other things. Passes go on in a cluster where it never finishes.
 	LongestBurst = 3 * time.Minute
 )
 

@@ -151,7 +151,7 @@ func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
 }
 
 // missingDaemons returns what daemons that belong on the node will still request there, beyond what its daemon pods do. It
-// reserves the host ports and the volumes of daemons whose pods do not run there yet: a pod that takes them would keep
+// reserves the host ports and the volumes of daemons with pods that do not run there yet: a pod that takes them would keep
 // the daemon off.
 func (s *Set) missingDaemons(n *Node, running resources.Vec) resources.Vec {
 	expected := make(resources.Vec, s.c.Axes.Len())
@@ -215,7 +215,7 @@ func (s *Set) touch(n *Node) {
 	s.touched = append(s.touched, n)
 }
 
-// settle ends the run for a node: its state is that of the next run.
+// settle stops the run for a node: its state is that of the next run.
 func (n *Node) settle() {
 	n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
 }

@@ -1,6 +1,6 @@
 // Package explain finds out why pods get no node, and states it so that a person can act on it.
 //
-// It asks the search one question: does a new node of this pool take the pod if these rules do not count (Search.Try)?
+// It queries the search one question: does a new node of this pool take the pod if these rules do not count (Search.Try)?
 // It waives the rule by which the search refuses, until the pod fits. The waived rules are the obstacles. Those that are
 // not needed once the others are waived are dropped, so that each Reason names a rule that must change. Cost: one attempt
 // per obstacle, and one per suspect where a rule has several (maxObstacles, maxSuspects); only for pods that are left.
@@ -72,7 +72,7 @@ type Pods struct {
 	Search           Search
 }
 
-// Search describes what an explanation asks the search about some pods. No answer changes the plan.
+// Search describes what an explanation queries the search about some pods. No answer changes the plan.
 type Search interface {
 	// Try opens a new node for one of the pods, after all others are scheduled. It returns where, or the rule by which the
 	// search refuses; the Code is empty if it takes the pod.
@@ -107,7 +107,7 @@ type Attempt struct {
 // Constraint is a topology constraint, of the pod itself or of other pods that keep away from it. The values for one
 // pod are comparable: equal ones are the same constraint.
 type Constraint interface {
-	// Key is the label whose values are the domains.
+	// Key is the label with values that are the domains.
 	Key() string
 	// Describe is the constraint, how its pods are distributed, and which domains that leaves. It names the DaemonSets on new nodes of
 	// the template that matter to it.

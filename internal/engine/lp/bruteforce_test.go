@@ -92,7 +92,7 @@ func holdable(in Input) (out []int) {
 	return out
 }
 
-// checkSolution reports what is wrong with the program's solution for these pods, whose cheapest plan costs best.
+// checkSolution reports what is wrong with the program's solution for these pods. Their cheapest plan costs best.
 func checkSolution(p *Program, pods []int, best float64) error {
 	for k := range p.columns {
 		if c := &p.columns[k]; nodeCost(p, c) > c.price {

@@ -13,7 +13,7 @@ type effort struct {
 	gap    float64
 	// resolveBelow is the share of the last solve's value below which the rest is solved again.
 	resolveBelow float64
-	// keepCenter makes the last stability center the first one: then a solve whose demand has changed little ends with
+	// keepCenter makes the last stability center the first one: then a solve with a demand that has changed little finishes with
 	// the first look at the master LP.
 	keepCenter bool
 }

@@ -11,7 +11,7 @@ import "slices"
 type masterLP struct {
 	demand   []float64
 	patterns []pattern
-	// entries are the entries of the first len(ends) patterns, in order; ends[j] is where pattern j ends.
+	// entries are the entries of the first len(finishes) patterns, in order; finishes[j] is where pattern j finishes.
 	entries []entry
 	ends    []int32
 	cost    []float64

@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// ClaimQuery asks for the claim that a node becomes where offerings of a type hold different amounts, so that the claim has
+// ClaimQuery requests the claim that a node becomes where offerings of a type hold different amounts, so that the claim has
 // to leave types out: see KeepUnambiguous.
 type ClaimQuery struct {
 	FitQuery

@@ -13,7 +13,7 @@ import (
 
 // DomainQuery selects nodes that could be launched now.
 type DomainQuery struct {
-	// Key is the label whose values are the domains.
+	// Key is the label with values that are the domains.
 	Key string
 	// Present are labels that the nodes must have, too, with any value.
 	Present []string
@@ -21,7 +21,7 @@ type DomainQuery struct {
 	Requests resources.Vec
 }
 
-// maxKnownDomains limits how many queries the candidates remember: pods of one owner ask the same again for each of their spreads, and
+// maxKnownDomains limits how many queries the candidates remember: pods of one owner query the same again for each of their spreads, and
 // those of many owners with requests of their own must not fill the memory.
 const maxKnownDomains = 64
 

@@ -286,7 +286,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// A contradiction in one pool is enough: an overlay holds everywhere or nowhere. The message says where.
+// A contradiction in one pool is enough: an overlay holds everywhere or nowhere. The message states where.
 func TestConflictInOnePool(t *testing.T) {
 	world := []overlay.Pool{
 		{NodePool: Pool("a", nil).NodePool, InstanceTypes: []*catalog.InstanceType{ten("m.large")}},
@@ -305,7 +305,7 @@ func TestConflictInOnePool(t *testing.T) {
 	}
 }
 
-// Whatever else a type says is the same after it was overlaid, in particular what is added to it later.
+// Whatever else a type states is the same after it was overlaid, in particular what is added to it later.
 func TestNothingElseChanges(t *testing.T) {
 	it := ten("m.large")
 	fill(t, reflect.ValueOf(it).Elem())

@@ -31,7 +31,7 @@ type Plan struct {
 	Ignored []IgnoredTerms
 	// Costly are the namespaces with pods of very many terms that get no node, by name.
 	Costly []Costly
-	// Abandoned is true when the caller ended planning. The plan is then empty and must not be carried out.
+	// Abandoned is true when the caller finished planning. The plan is then empty and must not be carried out.
 	Abandoned bool
 	// Zones counts the pods in phase Pending by the zone that they are bound to, or under podclass.FlexibleZone or NoZone.
 	Zones map[string]int

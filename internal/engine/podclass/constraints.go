@@ -18,7 +18,7 @@ import (
 
 // Constraints is an equivalence class of pods with equal scheduling constraints, whatever they request.
 //
-// Invariant: once compiled it does not change, except for what is made on first use. Whoever reads it must not modify what
+// Invariant: once compiled it does not change, except for what is made on first use. Anyone who reads it must not modify what
 // it returns.
 type Constraints struct {
 	pod   *corev1.Pod // one of them

@@ -181,7 +181,7 @@ func (x *Compiler) level(k *Constraints, w relaxationState) *Level {
 	return level
 }
 
-// Blocked are the templates with a taint that is not tolerated, or whose nodes lack what the pods need of them, by index.
+// Blocked are the templates with a taint that is not tolerated, or with nodes that lack what the pods need of them, by index.
 func (r *Level) Blocked() resources.Bitset { return r.blocked }
 
 // Dropped returns how many preferences the level drops. Alternatives of required node affinity are none.

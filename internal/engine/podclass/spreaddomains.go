@@ -24,7 +24,7 @@ func (c *Constraints) noteRequests(requests resources.Vec) {
 	}
 }
 
-// spreadPod is one of the pods, whose spreads are made groups.
+// spreadPod is one of the pods. Its spreads are made groups.
 func (x *Compiler) spreadPod(k *Constraints) topology.SpreadPod {
 	out := topology.SpreadPod{Pod: k.pod, Node: k.node, Tolerations: x.tolerations(k.pod)}
 	var lists []*nodepool.Candidates

@@ -40,7 +40,7 @@ type Plan struct {
 }
 
 // Of is less than or equal to the cost of any plan that schedules the same pods: their value, less that of all room that
-// existing nodes and reservations had, and without these at least the price of the cheapest node for the dearest pod.
+// existing nodes and reservations had, and without these at least the price of the cheapest node for the most expensive pod.
 func (b *Bound) Of(p Plan) float64 {
 	single := 0.0
 	if p.Dearest >= 0 && b.slots.Len() == 0 && b.m.numbers[p.Dearest] >= 0 {

@@ -18,7 +18,7 @@ type Problem struct {
 	Pods   []Pods
 	// Free is the free room of all existing nodes together, per axis; nil if RoomOf is set.
 	Free []float64
-	// RoomOf is a market whose value of free room this one takes over.
+	// RoomOf is a market: this one takes over its value of free room.
 	RoomOf *Market
 }
 

@@ -101,7 +101,7 @@ func (r *replays) refusedGroup(c *Cluster) string {
 	return ""
 }
 
-// rejectedGroups adds the groups whose rejected pods, together, fit on existing nodes.
+// rejectedGroups adds the groups with rejected pods that, together, fit on existing nodes.
 func (r *replays) rejectedGroups(c *Cluster, out map[acceptance]bool) {
 	if r.groups == nil {
 		return

@@ -304,7 +304,7 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	return out
 }
 
-// rejectedOnce are the rejected pods, of those that a scheduler cannot tell apart one.
+// rejectedOnce are the rejected pods, of those that a scheduler cannot distinguish  one.
 func (r *replays) rejectedOnce() (out []*corev1.Pod) {
 	for i := range r.plan.Rejected {
 		pod := r.plan.Rejected[i].Pod

@@ -30,7 +30,8 @@ func TestTheSchedulerAcceptsPlansOverFullHosts(t *testing.T) {
 	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(5_000_000 + seed).fullHostsWorld() }, openWorlds)
 }
 
-// openWorlds are worlds over full hosts whose plans the scheduler does not follow, and why. A plan that comes to be right leaves the list.
+// openWorlds are worlds over full hosts with plans that the scheduler does not follow, and why. A plan that comes to be right leaves the
+// list.
 var openWorlds = map[uint64]string{
 	157: "rejected", // a pod that keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
 }

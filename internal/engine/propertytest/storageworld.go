@@ -19,8 +19,8 @@ const (
 	restarts = "RestartAllContainersOnContainerExits"
 )
 
-// storageWorld is a schedulerWorld whose pods have volumes and host ports, need features of kubelets, and are nominated to nodes. Its nodes
-// have attach limits, volumes that are left over, and CSI drivers from a DaemonSet or from their image.
+// storageWorld is a schedulerWorld with pods that have volumes and host ports, need features of kubelets, and are nominated to nodes. Its
+// nodes have attach limits, volumes that are left over, and CSI drivers from a DaemonSet or from their image.
 func (d random) storageWorld() *snapshot.Snapshot {
 	s := d.schedulerWorld()
 	d.storage(s)

@@ -15,7 +15,7 @@ type Outcome int
 
 // The outcomes of a node.
 const (
-	// Undecided: the node is too young to tell.
+	// Undecided: the node is too young to report.
 	Undecided Outcome = iota
 	// Refused: a pod is pending, and no equal pod has come to the node.
 	Refused
@@ -23,7 +23,7 @@ const (
 	Taken
 	// Accepted: one of the pods has come to the node.
 	Accepted
-	// Unknown: the node says nothing of the pods.
+	// Unknown: the node states nothing of the pods.
 	Unknown
 )
 
@@ -154,7 +154,7 @@ func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Fin
 // outcome is that of the node for a pod that it was launched for and that is pending.
 func (x *Search) outcome(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	switch {
-	case n.SettledAt.IsZero(): // the claim does not say yet that the node is initialized
+	case n.SettledAt.IsZero(): // the claim does not state yet that the node is initialized
 		return Undecided
 	case slices.Contains(n.TakenFrom, pod.UID) && x.holdsNeeded(n):
 		return Unknown
@@ -187,7 +187,7 @@ func (x *Search) holdsNeeded(n *snapshot.Node) bool {
 //
 // A taint, a label, a feature or a lack of room that the node shows decides once it has settled. A CSI driver may come later. Otherwise
 // only kube-scheduler knows: it must have reported on the pod, and have had the time to try it. It may be slow; the plan may have filled
-// the node with other pods, which says nothing of this one; and on a node that is being removed for another reason than that it is empty
+// the node with other pods, which states nothing of this one; and on a node that is being removed for another reason than that it is empty
 // it does not try pods any more.
 func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	if g := x.gangOf(pod); g.short() {

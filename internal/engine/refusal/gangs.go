@@ -14,7 +14,7 @@ type gangNodes struct {
 	// came counts how many of its pods without a node have one that was launched for them and has come up, and need how many it needs at
 	// least.
 	came, need int
-	// coming is true while nodes for some of its pods are on their way.
+	// coming is true while nodes for some of its pods are in flight.
 	coming bool
 }
 

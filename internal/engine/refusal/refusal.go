@@ -1,8 +1,8 @@
 // Package refusal limits how many nodes are launched for pods that refuse, or are refused by, each node that was launched for them.
 //
-// A plan knows what it is told of nodes. Where a node turns out otherwise (something else taints it, removes a label, takes more of
+// A plan knows what it is given of nodes. Where a node turns out otherwise (something else taints it, removes a label, takes more of
 // it, or does not let pods be bound), kube-scheduler does not place the pod, the plan finds that the new node does not suit, and has
-// another one. Nothing in a plan ends that. So each NodePool has a History of the nodes that were launched for pods, came up, and never
+// another one. Nothing in a plan stops that. So each NodePool has a History of the nodes that were launched for pods, came up, and never
 // held one: after the first, another one is launched for equal pods at a time, after pauses that double, and after MaxNodes none until
 // the pods, the pool or its node class change, or a person removes the history.
 //
@@ -22,7 +22,7 @@ import (
 
 const (
 	// MaxNodes limits how many nodes are launched in vain for equal pods: the first may be chance, the second may have met the same fault
-	// before it was mended, and a third tells no more than they do.
+	// before it was repaired, and a third reports no more than they do.
 	MaxNodes = 3
 	// FirstPause is between the first node in vain and the second. It doubles with each.
 	FirstPause = 30 * time.Second
@@ -30,7 +30,7 @@ const (
 	// have been launched in vain for, since one fault of the nodes concerns pods of many owners.
 	window = time.Hour
 	// acceptedWindow sets how long a node in vain counts for equal pods although one of them has come to a node since: as long as an empty
-	// node is kept for its pods. Without it, one pod in four nodes would let nodes be launched in vain for ever.
+	// node is kept for its pods. Without it, one pod in four nodes would let nodes be launched in vain forever.
 	acceptedWindow = 10 * time.Minute
 	// retention sets how long the history of pods is kept that are no longer pending. A Job that runs once a day has equal pods each time.
 	retention = 25 * time.Hour
@@ -54,7 +54,7 @@ type Cause struct {
 // History describes what became of the nodes of a pool for the pods that they were launched for.
 type History struct {
 	Cause Cause `json:"cause"`
-	// Since is the time when the cause was first seen: older nodes say nothing about it.
+	// Since is the time when the cause was first seen: older nodes state nothing about it.
 	Since metav1.Time `json:"since,omitzero"`
 	// Classes are the pods that nodes were launched in vain for, by ClassOf.
 	Classes map[string]*Record `json:"classes,omitempty"`
@@ -169,7 +169,7 @@ func (h *History) clear(claim string) bool {
 	return len(h.Nodes) < n
 }
 
-// knows reports whether the claim counts already. With MaxNodes in vain, one that was launched before the last of them was found tells no
+// knows reports whether the claim counts already. With MaxNodes in vain, one that was launched before the last of them was found reports no
 // more than they do. The nodes of a gang that is short were launched together, and count as one. The receiver may be nil.
 func (r *Record) knows(f Finding) bool {
 	return r != nil && ((len(r.Claims) >= MaxNodes || f.Cause == GangShort) && !f.Created.After(r.At.Time) ||
@@ -207,7 +207,7 @@ func (r *Record) inARow() int {
 }
 
 // accept notes that a pod was bound to a node that was launched for equal pods. That node was not launched in vain. One that was launched
-// long before says nothing about those since. The receiver may be nil.
+// long before states nothing about those since. The receiver may be nil.
 func (r *Record) accept(f Finding, now time.Time) bool {
 	if r == nil || len(r.Claims)+len(r.Taken) == 0 || !f.At.After(r.At.Time) || f.Created.Before(r.At.Add(-window)) {
 		return false

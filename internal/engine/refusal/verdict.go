@@ -38,7 +38,7 @@ type Verdict struct {
 type Judge struct {
 	histories map[string]*History
 	now       time.Time
-	// undecided are, by pool and class, claims whose outcome is not known yet.
+	// undecided are, by pool and class, claims with an outcome that is not known yet.
 	undecided map[[2]string]bool
 }
 

@@ -49,7 +49,7 @@ func (x *Search) why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 }
 
 func (x *Search) cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
-	// The taint of a node that is being removed says nothing of why its pods did not come before, and a node that is not Ready for a
+	// The taint of a node that is being removed states nothing of why its pods did not come before, and a node that is not Ready for a
 	// moment gets its pods later.
 	taints := slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool {
 		return karpv1.IsTaintDisrupted(t) || t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
@@ -155,7 +155,7 @@ func schedulerMessage(pod *corev1.Pod) string {
 		if c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue {
 			continue
 		}
-		message, _, _ := strings.Cut(c.Message, " preemption: ") // which says that no pod is in the way
+		message, _, _ := strings.Cut(c.Message, " preemption: ") // which states that no pod is in the way
 		message = strings.TrimRight(strings.TrimSpace(message), ".")
 		if len(message) > maxQuoted {
 			message = strings.ToValidUTF8(message[:maxQuoted], "") + "..."

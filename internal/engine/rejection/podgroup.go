@@ -19,7 +19,7 @@ type GroupOfPods struct {
 	// passes that follow. Both are 0 if all were tried.
 	Domains int `json:"domains,omitempty"`
 	Tried   int `json:"tried,omitempty"`
-	// Before is the group whose room this one would take.
+	// Before is the group with room that this one would take.
 	Before string `json:"before,omitempty"`
 	// Pod is one that does not fit, and Why is the first reason.
 	Pod string     `json:"pod,omitempty"`

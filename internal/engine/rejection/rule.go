@@ -98,7 +98,7 @@ type ResourceClaims struct {
 // DeviceCause states why devices cannot be used.
 type DeviceCause string
 
-// The causes. NoDevicesKnown is NotAllocated in a pool of whose instance types no devices are known.
+// The causes. NoDevicesKnown is NotAllocated in a pool without known devices of its instance types.
 const (
 	NoTypeHasDevices DeviceCause = "NoTypeHasDevices"
 	NotAllocated     DeviceCause = "NotAllocated"

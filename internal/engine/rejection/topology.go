@@ -13,11 +13,11 @@ type Domains struct {
 // Constraint is a topology constraint, and where the pods that it counts are.
 type Constraint struct {
 	Kind ConstraintKind `json:"kind"`
-	// Key is the label whose values are the domains. Hosts is true if each node is one.
+	// Key is the label with values that are the domains. Hosts is true if each node is one.
 	Key   string `json:"key"`
 	Hosts bool   `json:"hosts,omitempty"`
-	// Selector is the label selector of the pods that count, empty for all. In place of it, Claim is the volume claim whose users count, or
-	// Selectors how many selectors are joined.
+	// Selector is the label selector of the pods that count, empty for all. In place of it, Claim is the volume claim with users that count,
+	// or Selectors how many selectors are joined.
 	Selector  string `json:"selector,omitempty"`
 	Claim     string `json:"claim,omitempty"`
 	Selectors int    `json:"selectors,omitempty"`

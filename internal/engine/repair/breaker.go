@@ -18,7 +18,7 @@ const (
 // tolerated or not.
 //
 // If the unhealthy nodes beyond the share are all in some zones, the fault is one of these zones, and repairs go on in
-// the others. Where repairs are held back, the node whose fault has been due longest is repaired all the same after
+// the others. Where repairs are held back, the node with a fault that has been due longest is repaired all the same after
 // TrialDelay, one node of the pool at a time: a fault of its own must not wait for the end of a common one, and if its
 // replacement fails too, no more than one node was lost.
 type Breaker struct {

@@ -109,7 +109,7 @@ func (s *StaticRefill) nodes() int64 {
 }
 
 // missing returns how many nodes the pool lacks of those that it is to have, apart from the candidate: not launched, not
-// initialized, or on their way out.
+// initialized, or in flight out.
 func (s *StaticRefill) missing(c *disrupt.Candidate) int {
 	missing := min(*s.Pool.Spec.Replicas, s.Limit)
 	for i := range s.View.Snapshot.Nodes {

@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// FreedSlots plans as if a node of a full capacity reservation had already ended. It compiles the snapshot once for each
-// reservation that it is asked about, which costs as much as the first simulation of a pass.
+// FreedSlots plans as if a node of a full capacity reservation had already finished. It compiles the snapshot once for each
+// reservation that it is queried about, which costs as much as the first simulation of a pass.
 type FreedSlots struct {
 	View    *disrupt.View
 	Compile func(*snapshot.Snapshot) *schedule.Problem
@@ -67,7 +67,7 @@ func (f *FreedSlots) podFor(plan *schedule.Plan, id string) *corev1.Pod {
 	return nil
 }
 
-// Command returns the command that terminates a node first, whose pods fit nowhere while it runs: they all must fit once
+// Command returns the command that terminates a node first if its pods fit nowhere while it runs: they all must fit once
 // its slot in a capacity reservation is free. It returns why that must wait; both results are empty if the node does not
 // qualify. The command launches nothing: provisioning does, once the pods are pending.
 //

@@ -387,7 +387,7 @@ func TestUnmatchableTermsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		term corev1.NodeSelectorTerm
-		want string // in what is said
+		want string // in what is stated
 	}{
 		{
 			"a space", terms(map[string][]string{"example.com/team": {"team a"}}, in),

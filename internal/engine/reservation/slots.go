@@ -18,7 +18,7 @@ const None = 0
 // Slots counts what is left of capacity reservations. A node that is to be launched into a reservation takes one of its
 // slots, and returns it when it becomes something else. The zero value has no reservations.
 //
-// Invariant: a reservation never has fewer than 0 slots left. All methods cost O(1) unless they say otherwise.
+// Invariant: a reservation never has fewer than 0 slots left. All methods cost O(1) unless they state otherwise.
 type Slots struct {
 	numbers map[string]int
 	ids     []string // by number - 1, as are the following
@@ -122,7 +122,7 @@ func (s *Slots) Restore(old State) {
 	s.Mark()
 }
 
-// Clone is a copy whose changes do not show in s.
+// Clone is a copy with changes that do not show in s.
 func (s *Slots) Clone() Slots {
 	out := *s
 	out.numbers, out.ids = maps.Clone(s.numbers), slices.Clone(s.ids)

@@ -19,7 +19,7 @@ type TemplateRoom struct {
 	Full []string
 }
 
-// Exhausted reports whether no node of the template can be launched before an instance in a reservation ends.
+// Exhausted reports whether no node of the template can be launched before an instance in a reservation expires.
 func (r TemplateRoom) Exhausted() bool { return r.Only && r.Free == 0 }
 
 // RoomFor returns the room for a pool's template. An offering that the zone or the class does not have, or that has no

@@ -154,7 +154,7 @@ func (sv *solver) mergeZones(queue []*queuedPod) {
 }
 
 // leavesDivided reports whether divided pods are among those that the run leaves over. It marks their groups as whole;
-// where that has happened before, it ends all divisions.
+// where that has happened before, it stops all divisions.
 func (sv *solver) leavesDivided(left []*queuedPod) bool {
 	again, found := len(sv.wholeGroups) > 0, false
 	for _, q := range left {

@@ -21,7 +21,7 @@
 //
 // # Parts
 //
-// What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
+// What the search requests each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
 // the counts allow (topology), what volumes require and nodes can attach (volume), the existing nodes (existing), NodePools as
 // models for new nodes (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
@@ -43,7 +43,7 @@
 //
 // When nothing else lets a waiting pod follow the pods that it has affinity to, a node that could come up in several
 // domains gets the cheapest one (solver.decide). Pods that are left then are tried again in other orders of the queue:
-// in all orders if there are few, else in some (solver.solveWithRetries says which). The number of placed pods comes
+// in all orders if there are few, else in some (solver.solveWithRetries states which). The number of placed pods comes
 // before cost.
 //
 // Small queues are planned with several strategies, one of which puts each pod on the planned node with the fewest

@@ -38,7 +38,7 @@ func (sv *solver) priceQueue() {
 	}
 }
 
-// newMarket prices the classes of the run, and gives them their values. The problem says what room there is.
+// newMarket prices the classes of the run, and gives them their values. The problem states what room there is.
 func (sv *solver) newMarket(p price.Problem) *price.Market {
 	usable := map[*podclass.Constraints]int{}
 	p.Pools, p.Axes, p.Pods = sv.pools, sv.axes.Len(), make([]price.Pods, len(sv.classes))

@@ -33,7 +33,7 @@ func (sv *solver) explain(left []*queuedPod) []Rejection {
 	return out
 }
 
-// prober answers what an explanation asks the search. It leaves nothing behind in the solver.
+// prober answers what an explanation queries the search. It leaves nothing behind in the solver.
 type prober struct {
 	sv        *solver
 	explainer *explain.Explainer

@@ -61,7 +61,7 @@ type solver struct {
 	slots   reservation.Slots
 
 	steps     int
-	abandoned bool // Budget.Stop has ended planning
+	abandoned bool // Budget.Stop has finished planning
 	// costCeiling is the price of bins above which the run is given up.
 	costCeiling float64
 	// relaxedPreferences counts preferences that were dropped for scheduled pods.
@@ -243,7 +243,7 @@ func (sv *solver) stillFits(n *existing.Node, c *class) bool {
 // (pod affinity). It returns the pods that are left. The planned content of a new bin comes before the rest of the
 // queue.
 //
-// Invariant: every pass but the last places a pod, so it ends. Deferred and last classes are skipped in the first passes
+// Invariant: every pass but the last places a pod, so it finishes. Deferred and last classes are skipped in the first passes
 // only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.startSizing()

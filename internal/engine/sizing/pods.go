@@ -24,7 +24,7 @@ func NewPods(c *podclass.Class, f *PackingClass) Pods { return Pods{Class: c, pa
 // Left returns how many wait.
 func (p *Pods) Left() int { return p.left }
 
-// Clear says that none waits.
+// Clear states that none waits.
 func (p *Pods) Clear() { p.left = 0 }
 
 // Join adds one to those that wait, before a run of the Sizer starts.
@@ -33,7 +33,7 @@ func (p *Pods) Join() { p.left++ }
 // Leave is the reverse of Join.
 func (p *Pods) Leave() { p.left-- }
 
-// Place says that one of them waits no longer.
+// Place states that one of them waits no longer.
 func (p *Pods) Place() {
 	p.left--
 	p.packing.left--
@@ -54,7 +54,7 @@ func (p *Pods) Appraise(value float64) { p.value = value }
 // Packing is the packing class of the pods.
 func (p *Pods) Packing() *PackingClass { return p.packing }
 
-// PackingClass joins classes that new nodes need not tell apart: equal requests, equal candidates, equal topology. Pods
+// PackingClass joins classes that new nodes need not distinguish : equal requests, equal candidates, equal topology. Pods
 // with a volume each mostly fall into a few of them.
 type PackingClass struct {
 	// members are its classes in queue order; those before next have no pods left. left counts the pods of all.

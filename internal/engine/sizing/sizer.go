@@ -77,7 +77,7 @@ func (s *Sizer) Add(p *Pods) {
 	f.left += p.left
 }
 
-// Reprice says that the market has new prices, or that there is another market.
+// Reprice states that the market has new prices, or that there is another market.
 func (s *Sizer) Reprice(m *price.Market) {
 	s.market = m
 	s.rankings.forget()

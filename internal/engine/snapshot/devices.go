@@ -34,7 +34,7 @@ type DeviceClaim struct {
 	UID  types.UID
 	// Own is true if it was created for this pod: no other uses it.
 	Own bool
-	// Extended is the pod whose requests of extended resources the claim stands for; nil for others. kube-scheduler makes it once it has
+	// Extended is the pod with requests that of extended resources the claim stands for; nil for others. kube-scheduler makes it once it has
 	// found a node, for those that devices serve there. Where they serve none, there is none.
 	Extended *corev1.Pod
 }

@@ -104,8 +104,8 @@ func (g *Group) Nodes() []string {
 	return slices.Compact(out)
 }
 
-// Tied is the first of the pods whose group kube-scheduler evicts as a whole and which has pods on other nodes, too; nil if there is none.
-// Then neither the node of the pod nor one of the others can go alone.
+// Tied is the first of the pods with a group that kube-scheduler evicts as a whole and that has pods on other nodes, too; nil if there is
+// none. Then neither the node of the pod nor one of the others can go alone.
 func (g Groups) Tied(pods []*corev1.Pod) (*corev1.Pod, *Group) {
 	if g.byName == nil {
 		return nil, nil

@@ -102,7 +102,7 @@ type Pool struct {
 	// Used counts against spec.limits: capacity of the pool's nodes and of claims in flight, with key "nodes" for
 	// their number.
 	Used corev1.ResourceList
-	// KubeletFeatures are the features that the kubelets of new nodes declare, as far as their images tell: see Node.DeclaredFeatures.
+	// KubeletFeatures are the features that the kubelets of new nodes declare, as far as their images report: see Node.DeclaredFeatures.
 	KubeletFeatures []string
 }
 
@@ -185,7 +185,7 @@ type Node struct {
 	// once the condition is no longer tolerated, nil before. Both need node repair to be on.
 	Unhealthy bool
 	Repair    *repair.Decision
-	// Rebooting is true from the decision to reboot the instance until that has ended. The node's capacity comes back.
+	// Rebooting is true from the decision to reboot the instance until that has finished. The node's capacity comes back.
 	Rebooting bool
 	// DoNotRepair names the object with an annotation that vetoes repairs of the node; empty if there is none.
 	DoNotRepair string
@@ -208,7 +208,7 @@ type Node struct {
 	DRAResources []corev1.ResourceName
 }
 
-// Named reports whether the name is that of a Node, not of a NodeClaim whose Node has not registered.
+// Named reports whether the name is that of a Node, not of a NodeClaim with a Node that has not registered.
 func (n *Node) Named() bool { return n.Claim == "" || n.Registered }
 
 // AwaitsRepair reports whether the node is to be repaired: until then it takes no more pods, which would only have to

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Exclusion says what is left out of a snapshot.
+// Exclusion states what is left out of a snapshot.
 type Exclusion struct {
 	Pod       func(*corev1.Pod) bool
 	DaemonSet func(*DaemonSet) bool

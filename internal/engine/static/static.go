@@ -20,8 +20,8 @@ type Counts struct {
 	// Active stay. Pending wait until their replacement is initialized, and are removed then. Deleting are being
 	// deleted.
 	Active, Pending, Deleting int64
-	// Unlaunched holds those of the active ones that have no instance yet. Terminating holds those of the deleting ones whose
-	// instance terminates, or has: a capacity reservation may count its slot as free before the claim is gone.
+	// Unlaunched holds those of the active ones that have no instance yet. Terminating holds those of the deleting ones with an
+	// instance that terminates, or has: a capacity reservation may count its slot as free before the claim is gone.
 	Unlaunched, Terminating int64
 }
 
@@ -50,7 +50,7 @@ func Count(nodes []snapshot.Node) (c Counts) {
 }
 
 // LaunchReason is the disruption that new nodes of a pool make up for: Drifted while nodes of it are drifted, else none.
-// What becomes of such a node says whether another drifted one may go.
+// What becomes of such a node states whether another drifted one may go.
 func LaunchReason(nodes []snapshot.Node) karpv1.DisruptionReason {
 	for i := range nodes {
 		if n := &nodes[i]; n.Initialized && !n.DriftedAt.IsZero() {

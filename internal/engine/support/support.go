@@ -3,8 +3,8 @@
 //
 // Of an initialized node the Node and its CSINode decide. A node that is in flight or planned has what its pool's nodes are expected to
 // have: what all initialized nodes of the pool declare, else what the image's kubelet declares; and the CSI drivers that some initialized
-// node of the pool has from its image, or that a DaemonSet installs whose pods run on nodes of the pool. A driver that no DaemonSet of the
-// cluster installs is taken for part of the image, until a node of the pool is initialized without it.
+// node of the pool has from its image, or that a DaemonSet installs with pods that run on nodes of the pool. A driver that no DaemonSet of
+// the cluster installs is taken for part of the image, until a node of the pool is initialized without it.
 package support
 
 import (
@@ -136,7 +136,7 @@ func (x *Index) learn(p *pool, name string) {
 	}
 }
 
-// installed reports whether a pod on the node has installed the driver there. Whether one will on new nodes is for its DaemonSet to say:
+// installed reports whether a pod on the node has installed the driver there. Whether one will on new nodes is for its DaemonSet to state:
 // the pool may have other taints now.
 func installed(n *snapshot.Node, driver string) bool {
 	return slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return slices.Contains(InstalledBy(&p.Spec), driver) })

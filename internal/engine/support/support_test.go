@@ -102,7 +102,7 @@ func TestPodsGoOnlyWhereKubeletAndDriversSuitThem(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   *snapshot.Snapshot
-		// want is "new", the name of a node, or what the reason says.
+		// want is "new", the name of a node, or what the reason states.
 		want string
 	}{
 		{
@@ -187,7 +187,7 @@ func outcome(p schedule.Plan) string {
 	return p.Placements[0].Node
 }
 
-// The checker finds what the search would have to get wrong: the same plan in a cluster whose nodes lack what the pod needs.
+// The checker finds what the search would have to get wrong: the same plan in a cluster with nodes that lack what the pod needs.
 func TestTheCheckerRefusesNodesThatLackWhatPodsNeed(t *testing.T) {
 	for name, tt := range map[string]struct{ planned, real *snapshot.Snapshot }{
 		"driver":  {world(daemons(installer(Tolerates("t")))), world(daemons(installer()))},

@@ -34,7 +34,7 @@ func (g *Group) CountsDaemons() bool { return g.arrivals != nil }
 // withFirstNode returns how many pods of DaemonSets the first new node in the domain surely brings, whatever pool it is of; zero
 // where nodes exist.
 //
-// Cost: constant; the nodes, after a change to what exists, and the pools, for a domain that is asked for the first time.
+// Cost: constant; the nodes, after a change to what exists, and the pools, for a domain that is requested the first time.
 func (a *arrivals) withFirstNode(g *Group, domain string) int {
 	if a.stands(g, domain) {
 		return 0

@@ -27,7 +27,7 @@ func (r *Registry) TakeChoiceSteps() int {
 	return n
 }
 
-// Query asks in which domains a planned node may take a pod.
+// Query queries in which domains a planned node may take a pod.
 type Query struct {
 	// Views are the pod's.
 	Views []View

@@ -89,7 +89,7 @@ func (r *Registry) NoteMoved(g *Group, n *Node, pod *corev1.Pod) {
 	g.note(pod, n)
 }
 
-// example is a running pod of the group, and where it runs; nil on hosts, where the domains say enough.
+// example is a running pod of the group, and where it runs; nil on hosts, where the domains state enough.
 func (g *Group) example() *rejection.Example {
 	i := slices.IndexFunc(g.examples, func(e example) bool { return !e.node.Removed })
 	if i < 0 || g.OverHosts() {

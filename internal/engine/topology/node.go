@@ -18,7 +18,7 @@ type Node struct {
 	Pods []*corev1.Pod
 	// Coming are the DaemonSets' pods that are still to come.
 	Coming []ComingDaemon
-	// Unlaunched is true for a claim without an instance, whose node may still get any well-known label.
+	// Unlaunched is true for a claim without an instance: its node may still get any well-known label.
 	Unlaunched bool
 	// Deleting nodes keep their pods counted, and provide no domain to others.
 	Deleting bool

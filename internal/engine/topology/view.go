@@ -42,7 +42,7 @@ func (v View) Anywhere() View {
 // Group is the group.
 func (v *View) Group() *Group { return v.g }
 
-// Key is the label whose values are the domains.
+// Key is the label with values that are the domains.
 func (v *View) Key() string { return v.g.key }
 
 // Type is the sort of the constraint.

@@ -29,7 +29,7 @@ type host struct {
 	outcomes  []outcome
 	minValues map[string]int // minValues by key
 	known     map[string]label
-	mayDefine func(key string) bool // whoever launches it may give the node this label
+	mayDefine func(key string) bool // anyone who launches it may give the node this label
 	// joining returns what the host still gets while it joins; nil for a node that is initialized.
 	joining func(key string) (label, bool)
 	// allValues are all values of a key in the snapshot, for a node of which nothing else is known.
@@ -259,7 +259,7 @@ func (pl *host) label(key string) label {
 	if len(pl.outcomes) == 0 {
 		l = pl.ownLabel(key)
 	}
-	if len(l.values) < pl.minValues[key] { // the claim says that it is still a choice
+	if len(l.values) < pl.minValues[key] { // the claim states that it is still a choice
 		l.add(label{values: pl.demanded(key, pl.allValues(key))})
 	}
 	slices.Sort(l.values)

@@ -118,7 +118,7 @@ func (c *check) missingDaemons(pl *host) []*corev1.Pod {
 	return out
 }
 
-// ownsPod reports whether the pod is one of the DaemonSet's, and has not ended.
+// ownsPod reports whether the pod is one of the DaemonSet's, and has not finished.
 func ownsPod(set *snapshot.DaemonSet, p *corev1.Pod) bool {
 	return !snapshot.Terminal(p) && p.Namespace == set.Namespace &&
 		slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return isDaemonSet(o) && o.Name == set.Name })

@@ -10,7 +10,7 @@ import (
 )
 
 // kube-scheduler spreads over the nodes that it finds. A plan decides which nodes it will find, so it must not crowd
-// pods into some zones where others can be had.
+// pods into some zones where others is available.
 
 // newHost stands for the host name of one more node.
 const newHost = "a new node"
@@ -79,7 +79,7 @@ func (c *check) launchableIn(sp *spread, pod *corev1.Pod, pool *snapshot.Pool, d
 	return false
 }
 
-// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself says.
+// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states.
 func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 	var outcomes []outcome
 	for _, it := range f.pool.InstanceTypes {

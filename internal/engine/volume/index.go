@@ -106,7 +106,7 @@ func (x *Index) readFree() {
 	}
 }
 
-// canBind reports whether the volume has what the claim asks for, apart from class and selector.
+// canBind reports whether the volume has what the claim requests for, apart from class and selector.
 func canBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	if ref := pv.Spec.ClaimRef; ref != nil &&
 		(ref.Namespace != claim.Namespace || ref.Name != claim.Name || ref.UID != "" && ref.UID != claim.UID) {

@@ -66,7 +66,7 @@ type Division struct {
 	prices map[string]float64
 }
 
-// member is a constraint class whose pods are divided.
+// member is a constraint class with pods that are divided.
 type member struct {
 	k      *podclass.Constraints
 	groups []*counts

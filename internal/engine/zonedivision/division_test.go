@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/zonedivision"
 )
 
-// fixture is the problem of dividing pods over z1, z2 and z3, where a pod with one CPU costs as much as prices say.
+// fixture is the problem of dividing pods over z1, z2 and z3, where a pod with one CPU costs as much as prices state.
 type fixture struct {
 	zonedivision.Problem
 	pods []*podclass.Class // of each pod

@@ -28,7 +28,7 @@ const (
 
 // Span is a time in which the budgets of a pool allow the same number of nodes at once.
 type Span struct {
-	// From is included, To is not. Both are in UTC, and at most two days outside the day that was asked for.
+	// From is included, To is not. Both are in UTC, and at most two days outside the day that was requested.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 	// Allowed counts how many nodes; Unlimited without a bound.
@@ -43,7 +43,7 @@ type Schedule struct {
 	// Now is the Span of the instant.
 	Now   Span   `json:"now"`
 	Spans []Span `json:"spans"`
-	// Text says the same in words.
+	// Text states the same in words.
 	Text string `json:"text"`
 }
 

@@ -1,5 +1,5 @@
 // Package drifted finds out which field a node drifted by: what its NodeClaim was launched with, and what its NodePool
-// and node class say now.
+// and node class state now.
 package drifted
 
 import (
@@ -46,7 +46,7 @@ type Field struct {
 	// Object is like NodePool/general.
 	Object string `json:"object"`
 	Field  string `json:"field"`
-	// Old holds what the node has, New what the object says now; empty where there is none, or where no object has it.
+	// Old holds what the node has, New what the object states now; empty where there is none, or where no object has it.
 	Old string `json:"old"`
 	New string `json:"new"`
 }

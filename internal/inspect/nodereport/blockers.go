@@ -30,9 +30,9 @@ type Blocker struct {
 	Message string `json:"message"`
 	// Change holds what would lift it; empty where only time or prices do.
 	Change string `json:"change"`
-	// Until is the time when it ends by itself; nil if that is not known.
+	// Until is the time when it finishes by itself; nil if that is not known.
 	Until *time.Time `json:"until,omitempty"`
-	// Saving is true if Message already says what is saved or not.
+	// Saving is true if Message already states what is saved or not.
 	Saving bool `json:"-"`
 }
 

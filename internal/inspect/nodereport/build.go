@@ -29,7 +29,7 @@ type builder struct {
 	node  *corev1.Node      // nil until one has joined
 	pool  *karpv1.NodePool  // nil if there is none
 	// alone is the removal of the node when nothing protects it, unprotected the snapshot for it, and freed the same as a
-	// Problem; nil if that says nothing.
+	// Problem; nil if that states nothing.
 	alone       *Removal
 	unprotected *snapshot.Snapshot
 	freed       *schedule.Problem
@@ -41,7 +41,7 @@ func newBuilder(d *Decisions, index int) *builder {
 	n := &d.Snapshot.Nodes[index]
 	by := d.index()
 	b := &builder{Decisions: d, index: index, n: n, claim: by.claims[n.Claim], pool: d.Pool(n.Pool)}
-	switch { // before its registration only the provider ID tells
+	switch { // before its registration only the provider ID reports
 	case b.claim == nil || n.Registered:
 		b.node = by.nodes[n.Name]
 	case b.claim.Status.ProviderID != "":
@@ -242,7 +242,7 @@ func (b *builder) because(reason string) string {
 	return " because of " + reason
 }
 
-// replacements says which claims are not initialized yet.
+// replacements states which claims are not initialized yet.
 func (b *builder) replacements(names []string) string {
 	var waiting []string
 	for _, name := range names {

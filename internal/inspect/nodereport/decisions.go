@@ -18,7 +18,7 @@ import (
 )
 
 // Decisions describes what the engine decides about all nodes of a view: what it would remove now, and why it keeps the rest.
-// They cost one plan; and one pass of consolidation, once they are asked for a node that nothing protects.
+// They cost one plan; and one pass of consolidation, once they are requested a node that nothing protects.
 type Decisions struct {
 	*inspect.View
 	// Classified are the nodes of the snapshot: candidates for removal, and those that something protects.

@@ -35,7 +35,7 @@ type Launch struct {
 	Alternatives []NewNode `json:"alternatives"`
 	// Split counts how many new nodes would hold the pods for least; 1 if one is cheapest, 0 if it is not known.
 	Split int `json:"split"`
-	// Excluded are the dearest of the types that cost less, and the rule by which they are excluded; Rules counts all.
+	// Excluded are the most expensive of the types that cost less, and the rule by which they are excluded; Rules counts all.
 	Excluded []Excluded `json:"excluded"`
 	Rules    []Rule     `json:"rules"`
 }
@@ -98,7 +98,7 @@ func amounts(list corev1.ResourceList) string {
 	return strings.Join(parts, ", ")
 }
 
-// alternatives asks the engine what it would launch for the pods of the node alone, and looks up what excludes the
+// alternatives queries the engine what it would launch for the pods of the node alone, and looks up what excludes the
 // cheaper types.
 func (b *builder) alternatives(r *Report) {
 	if b.unprotected == nil || len(r.Removal.Pods) == 0 || r.Launch == nil {

@@ -26,7 +26,7 @@ type Removal struct {
 	Blocks string `json:"blocks"`
 	// WithoutNode names these pods, each with its reason; empty if they wait for something else.
 	WithoutNode string `json:"-"`
-	// Accepted is true if consolidation would remove the node if nothing protected it; Why says why not.
+	// Accepted is true if consolidation would remove the node if nothing protected it; Why states why not.
 	Accepted bool   `json:"accepted"`
 	Why      string `json:"why"`
 	// HourlySavings holds what the removal saves, in $/h; negative if it costs more.
@@ -52,7 +52,7 @@ type Move struct {
 	Node string `json:"node"`
 	// New is true for a node that would be launched.
 	New bool `json:"new"`
-	// Why is set if it does not move: it ends with the node, or fits nowhere.
+	// Why is set if it does not move: it finishes with the node, or fits nowhere.
 	Why string `json:"why"`
 	// Nowhere is true if no node has room for it.
 	Nowhere bool `json:"-"`
@@ -121,7 +121,7 @@ func consolidating(pool *karpv1.NodePool) *karpv1.NodePool {
 	return &out
 }
 
-// removal simulates the removal of the node alone. It is nil for a node without a pool, since nothing could be said of its
+// removal simulates the removal of the node alone. It is nil for a node without a pool, since nothing could be stated of its
 // price, for one of a static pool, which launches another in its place, and for one without pods that pending pods will get.
 func (b *builder) removal() *Removal {
 	if b.pool == nil || b.pool.Spec.Replicas != nil || b.n.Unplannable != "" {

@@ -35,7 +35,7 @@ const (
 
 // Report explains a node. Prices are in $/h.
 type Report struct {
-	// Kind is Node or NodeClaim, whichever was asked for.
+	// Kind is Node or NodeClaim, whichever was requested.
 	Kind    string  `json:"kind"`
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
@@ -59,7 +59,7 @@ type Report struct {
 	// Blockers keep the node, the first that the engine meets first.
 	Blockers []Blocker      `json:"blockers"`
 	Drift    *drifted.Drift `json:"drift,omitempty"`
-	// Removal holds what would become of its pods; nil for a node that is not managed, on its way, of a static pool, or still empty
+	// Removal holds what would become of its pods; nil for a node that is not managed, in flight, of a static pool, or still empty
 	// and meant for pending pods.
 	Removal *Removal `json:"removal,omitempty"`
 	Pods    []Pod    `json:"pods"`
@@ -69,7 +69,7 @@ type Report struct {
 	// Prices states where prices come from, Now when the cluster was read.
 	Prices string    `json:"prices"`
 	Now    time.Time `json:"now"`
-	// PricesProblem states why prices are not those that were asked for, or not all of them.
+	// PricesProblem states why prices are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
 }
 
@@ -93,7 +93,7 @@ type Use struct {
 // Pod is a pod on a node.
 type Pod struct {
 	Name string `json:"name"`
-	// Note says what is special about it when its node goes; empty for most.
+	// Note states what is special about it when its node goes; empty for most.
 	Note string `json:"note"`
 	// Warns is true if the note is about what its owner may not expect.
 	Warns bool `json:"-"`

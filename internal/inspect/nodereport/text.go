@@ -178,7 +178,7 @@ func (l *Launch) today(p *report.Page) {
 	}
 }
 
-// nearest says how many of the types are listed; empty if all are.
+// nearest states how many of the types are listed; empty if all are.
 func nearest(n int, rules []Rule) string {
 	all := 0
 	for _, r := range rules {

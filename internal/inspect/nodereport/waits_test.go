@@ -73,7 +73,7 @@ func (w *world) crowd(ago time.Duration) {
 	}
 }
 
-// A node that would go says what its removal waits for, although nothing of the node itself keeps it.
+// A node that would go states what its removal waits for, although nothing of the node itself keeps it.
 func TestWhatTheRemovalOfANodeWaitsFor(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

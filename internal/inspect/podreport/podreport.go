@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 )
 
-// State states where a pod is on its way to a node.
+// State states where a pod is in flight to a node.
 type State string
 
 // The states. All but Running, Starting and Finished are of pods without a node.
@@ -64,7 +64,7 @@ type Report struct {
 	Search *Effort `json:"search,omitempty"`
 	// Prices states where prices come from.
 	Prices string `json:"prices"`
-	// PricesProblem states why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
 	// Notes are for people.
 	Notes []string `json:"notes"`
@@ -93,7 +93,7 @@ type PoolReason struct {
 	// Code is the engine's name of the rule, or NotReady, Deleting, Static.
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Rule holds what Message is made of; nil if the code says all.
+	// Rule holds what Message is made of; nil if the code states all.
 	Rule *rejection.Rule `json:"rule,omitempty"`
 	// short is Message with well-known labels as people call them, bare is short without where the pod would fit.
 	short string
@@ -126,7 +126,7 @@ func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
 	return r, nil
 }
 
-// explanation is a Report in the making.
+// explanation is a Report in flight.
 type explanation struct {
 	*Report
 	view *inspect.View

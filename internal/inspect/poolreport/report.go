@@ -58,7 +58,7 @@ type Report struct {
 	Admitted int        `json:"admitted"`
 	Excluded []Excluded `json:"excluded"`
 	Prices   string     `json:"prices"`
-	// PricesProblem states why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string    `json:"pricesProblem,omitempty"`
 	Now           time.Time `json:"now"`
 }
@@ -181,7 +181,7 @@ type builder struct {
 	pool      *karpv1.NodePool
 }
 
-// conditions returns those of the pool. Most should be true; those that are there only while something is wrong should not.
+// conditions returns those of the pool. Most should be true; those that exist only while something is wrong should not.
 func conditions(pool *karpv1.NodePool) []Condition {
 	out := []Condition{}
 	for _, c := range pool.Status.Conditions {

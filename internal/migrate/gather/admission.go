@@ -97,7 +97,7 @@ func (r *readOnce) List(ctx context.Context, into client.ObjectList, opts ...cli
 	return r.read(key, into, func() error { return r.Reader.List(ctx, into, opts...) })
 }
 
-// kindOf tells kinds apart, also where they have one Go type.
+// kindOf distinguishes kinds , also where they have one Go type.
 func kindOf(o runtime.Object) string {
 	return fmt.Sprintf("%T %s", o, o.GetObjectKind().GroupVersionKind())
 }

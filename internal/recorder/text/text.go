@@ -91,7 +91,7 @@ type Page struct{ *recorder.Decision }
 // JSON prints all of it.
 func (p Page) JSON(out io.Writer) error { return report.JSON(out, p.Decision) }
 
-// Text prints what fits a screen: of a decision that has ended, no step says what it waited for.
+// Text prints what fits a screen: of a decision that has finished, no step states what it waited for.
 func (p Page) Text(out io.Writer) error {
 	shown := *p.Decision
 	if !shown.Ended.IsZero() {

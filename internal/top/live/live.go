@@ -48,7 +48,7 @@ func planInterval(took time.Duration) time.Duration { return max(2*time.Second, 
 
 // refreshPause returns how long a state stays on the screen while more changes: at least refreshInterval, and so long that observing
 // takes at most one hundredth of one core. Drawing takes about as much again; with 2,000 nodes, 22,000 pods and 20 changes a
-// second, the whole process stays below a twentieth. On a busy machine it takes longer; then the screen is 5 s old at most.
+// second, the whole process stays below a twentieth. On a busy computer it takes longer; then the screen is 5 s old at most.
 func refreshPause(took time.Duration) time.Duration {
 	return min(max(refreshInterval, 100*took), 5*time.Second)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// asking are the actions that know resources: their handlers ask for the right to them. All others are allowed or not,
+// asking are the actions that know resources: their handlers request the right to them. All others are allowed or not,
 // whatever they are about.
 func asking() []string {
 	return []string{
@@ -199,7 +199,7 @@ func (e *EC2) templateOf(q launchRequest) *template {
 }
 
 // fleetNeeds are those of the call CreateFleet itself: the right to make the fleet, and to use and make in its name
-// whatever its candidates come to. Those of the launches are asked for one by one. The lock must be held.
+// whatever its candidates come to. Those of the launches are requested one by one. The lock must be held.
 func (e *EC2) fleetNeeds(in *createFleetInput, candidates []*candidate) []protocol.RequiredPermission {
 	const action = "CreateFleet"
 	needs := e.making(action, "fleet", tagsFor("fleet", in.Tags))

@@ -89,11 +89,11 @@ type EC2 struct {
 	// groups are placement groups, in the order in which they were added.
 	groups []*placementGroup
 	tokens map[string]remembered // by action and client token
-	// tokensSwept is how many tokens were left when those that ended were last removed.
+	// tokensSwept is how many tokens were left when those that finished were last removed.
 	tokensSwept int
 }
 
-// New returns a region with its public images, without network and instances. It fails for a region whose prices the
+// New returns a region with its public images, without network and instances. It fails for a region with prices that the
 // catalog does not know.
 func New(cfg Config) (*EC2, error) {
 	m, err := newMarket(cfg.Region, cfg.Seed)

@@ -23,7 +23,7 @@ type stateChange struct {
 	Previous stateInfo `xml:"previousState"`
 }
 
-// userShutdown is the state reason of an instance that a call ended.
+// userShutdown is the state reason of an instance that a call finished.
 const userShutdown = "Client.UserInitiatedShutdown"
 
 func (e *EC2) terminateInstances(r *protocol.Request, in *terminateInput) (*changesOutput, error) {

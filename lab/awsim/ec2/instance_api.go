@@ -88,7 +88,7 @@ func (e *EC2) ownProperties() properties[*instanceRecord] {
 		"block-device-mapping.volume-id": func(r *instanceRecord) []string { return r.volumes },
 		"client-token":                   one(func(r *instanceRecord) string { return r.token }),
 		"capacity-reservation-id":        one(func(r *instanceRecord) string { return r.CapacityReservationID }),
-		"hypervisor":                     func(*instanceRecord) []string { return []string{"xen"} }, // so EC2 says of Nitro too
+		"hypervisor":                     func(*instanceRecord) []string { return []string{"xen"} }, // so EC2 states of Nitro too
 		"virtualization-type":            func(*instanceRecord) []string { return []string{"hvm"} },
 		"metadata-options.http-tokens":   one(func(r *instanceRecord) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
 		"iam-instance-profile.arn":       one(func(r *instanceRecord) string { return r.InstanceProfileARN }),
@@ -112,7 +112,7 @@ func (e *EC2) ownProperties() properties[*instanceRecord] {
 	}
 }
 
-// networkProperties are those of its interfaces, most of which an instance that has ended has no more.
+// networkProperties are those of its interfaces, most of which an instance that has terminated has no more.
 func (e *EC2) networkProperties() properties[*instanceRecord] {
 	live := func(get func(*instanceRecord) string) func(*instanceRecord) []string {
 		return one(func(r *instanceRecord) string {

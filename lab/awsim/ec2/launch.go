@@ -73,7 +73,7 @@ func (e *EC2) capacity(o *launchPlan, n int, now time.Time) (*reservation, error
 	return nil, e.shortage(o, n)
 }
 
-// hostnameType is how instances of the plan are named: as the launch says, or as the subnet does.
+// hostnameType is how instances of the plan are named: as the launch states, or as the subnet does.
 func (o *launchPlan) hostnameType() string {
 	if o.data.DNS != nil && o.data.DNS.HostnameType != "" {
 		return o.data.DNS.HostnameType
@@ -188,7 +188,7 @@ func (e *EC2) attachDisks(r *instanceRecord, o *launchPlan, now time.Time) {
 	}
 }
 
-// detachDisks deletes an instance's volumes, or leaves them behind as they were told. The lock must be held.
+// detachDisks deletes an instance's volumes, or leaves them behind as they were informed. The lock must be held.
 func (e *EC2) detachDisks(r *instanceRecord) {
 	for _, id := range r.volumes {
 		old := e.volumes[id]

@@ -165,7 +165,7 @@ func (e *EC2) wantedVersions(in *describeVersionsInput) ([]versionInfo, error) {
 }
 
 // aliasedVersions returns the latest or default versions of all templates, which is all that a call without a template
-// may ask for.
+// may request.
 func (e *EC2) aliasedVersions(names []string) ([]versionInfo, error) {
 	var list []versionInfo
 	if len(names) == 0 {

@@ -102,7 +102,7 @@ func (n *nic) fill(addrs *addresses, addrs6 *addresses6) bool {
 	return true
 }
 
-// detach gives back the addresses of an instance. The lock must be held.
+// detach returns the addresses of an instance. The lock must be held.
 func (e *EC2) detach(r *instanceRecord) { e.releaseAddresses(e.network.addrs[r.SubnetID], r.nics) }
 
 func (e *EC2) releaseAddresses(addrs *addresses, nics []nic) {

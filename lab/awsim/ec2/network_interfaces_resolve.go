@@ -93,7 +93,7 @@ func (e *EC2) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface
 	return nic, nil
 }
 
-// planAddress takes the address that the nth interface asks for.
+// planAddress takes the address that the nth interface requests.
 func (o *launchPlan) planAddress(n int, spec interfaceSpec) (err error) {
 	switch {
 	case spec.PrivateIP == "":

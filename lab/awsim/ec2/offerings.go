@@ -96,7 +96,7 @@ func spotProducts(t *instanceType) map[string]float64 {
 }
 
 // describeSpotPriceHistory quotes one price per type, zone and product. The simulated prices do not move, so whatever
-// the period asked for, the price in force is the one that was set before it.
+// the period requested, the price in force is the one that was set before it.
 func (e *EC2) describeSpotPriceHistory(_ *protocol.Request, in *describeSpotPricesInput) (*describeSpotPricesOutput, error) {
 	if in.Start != nil && in.End != nil && in.End.Before(*in.Start) {
 		return nil, invalidValue("The start time must be before the end time")

@@ -210,7 +210,7 @@ func (e *EC2) spreadFull(o *launchPlan, n int) error {
 		"You have reached the limit of instances in this spread placement group for the Availability Zone %s.", o.subnet.Zone).WithStatus(500)
 }
 
-// partition is that of a new instance: the one that was asked for, else the emptiest. 0 without partitions. The lock
+// partition is that of a new instance: the one that was requested, else the emptiest. 0 without partitions. The lock
 // must be held.
 func (e *EC2) partition(o *launchPlan) int {
 	if o.placed == nil || o.placed.Strategy != groupPartition {

@@ -34,7 +34,7 @@ type createReservationOutput struct {
 	Reservation capacityReservationInfo `xml:"capacityReservation"`
 }
 
-// How a reservation ends: see checkEnd.
+// How a reservation expires: see checkEnd.
 const (
 	endUnlimited = "unlimited"
 	endLimited   = "limited"
@@ -158,7 +158,7 @@ type modifyReservationInput struct {
 	Info   *unsupported `query:"AdditionalInfo,unsupported"`
 }
 
-// modifyCapacityReservation changes how many instances a reservation holds, when it ends, and which instances match it.
+// modifyCapacityReservation changes how many instances a reservation holds, when it finishes, and which instances match it.
 func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservationInput) (*changed, error) {
 	now := e.applyDueTransitions()
 	err := oneOf("InstanceMatchCriteria", in.Criteria, "open", "targeted")
@@ -202,7 +202,7 @@ func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservati
 	return &changed{Return: true}, nil
 }
 
-// reservationToChange is a reservation of the account's own that has not ended. The lock must be held.
+// reservationToChange is a reservation of the account's own that has not finished. The lock must be held.
 func (e *EC2) reservationToChange(r *protocol.Request, id string, now time.Time) (*reservation, error) {
 	if err := reservationIDs().check(id); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ type changeTagsInput struct {
 	Tags      []changeTag `query:"Tag"`
 }
 
-// changeTag tells a value that is absent from an empty one: DeleteTags deletes whatever the value is, or only if it is
+// changeTag reports a value that is absent from an empty one: DeleteTags deletes whatever the value is, or only if it is
 // empty.
 type changeTag struct {
 	Key   string  `query:"Key,required"`

@@ -56,7 +56,7 @@ type volumeAttachment struct {
 // status of the volume as a whole.
 func (v *volume) status() string { return pick(v.instance != "", "in-use", "available") }
 
-// performance returns IOPS and MiB/s: what was asked for, or what the type gives.
+// performance returns IOPS and MiB/s: what was requested, or what the type gives.
 func (v *volume) performance() (iops, throughput int) {
 	iops, throughput = v.iops, v.throughput
 	switch {

@@ -327,7 +327,7 @@ func (c *Cluster) AwaitController(ctx context.Context) error {
 	})
 }
 
-// controllerEnvironment is the whole environment of the controller, and the URL that tells its health.
+// controllerEnvironment is the whole environment of the controller, and the URL that reports its health.
 func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, error) {
 	kubeconfig, err := c.accountKubeconfig(ctx, controllerAccount)
 	if err != nil {
@@ -436,7 +436,7 @@ func (c *Cluster) KillController() error {
 	return nil
 }
 
-// CrashController ends the controller by SIGKILL, if it runs, as if by itself: see RestartControllerOnExit.
+// CrashController stops the controller by SIGKILL, if it runs, as if by itself: see RestartControllerOnExit.
 func (c *Cluster) CrashController() error {
 	c.mu.Lock()
 	p := c.controller

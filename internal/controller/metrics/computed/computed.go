@@ -21,7 +21,7 @@ import (
 // returns.
 type Send func(value float64, labels ...string)
 
-// Gauge is a metric with the type gauge, whose series are computed from a W: what was read of the cluster for a scrape.
+// Gauge is a metric with the type gauge. Its series are computed from a W: what was read of the cluster for a scrape.
 type Gauge[W any] struct {
 	Name, Help string
 	Labels     []string

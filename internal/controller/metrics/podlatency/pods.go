@@ -44,7 +44,7 @@ type wait struct{ toBind, toStart bool }
 // NeedLeaderElection makes sure that one process measures.
 func (p *Pods) NeedLeaderElection() bool { return true }
 
-// Start measures until ctx ends.
+// Start measures until ctx is done.
 func (p *Pods) Start(ctx context.Context) error {
 	p.waiting = map[types.UID]wait{}
 	const what = "measure a pod"

@@ -46,7 +46,7 @@ const concurrency = 100
 // nil while it is shutting down.
 type terminator interface {
 	Terminate(ctx context.Context, providerID string) error
-	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says.
+	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status states.
 	FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error)
 }
 

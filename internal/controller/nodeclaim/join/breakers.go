@@ -45,7 +45,7 @@ type breaker struct {
 	tried   time.Time // when the current probe began
 }
 
-// settle ends a probe that has had its time.
+// settle stops a probe that has had its time.
 func (k *breaker) settle(now time.Time) {
 	if over := k.tried.Add(probeTime); k.probe != "" && !now.Before(over) {
 		k.wait = min(2*k.wait, lastProbe)

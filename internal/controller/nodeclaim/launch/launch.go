@@ -203,7 +203,7 @@ func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud
 
 // annotate records how a claim is launched. It sends the patch even if the annotation does not change: the lock in it
 // proves that the claim is not stale, without which nothing may launch. It is the first of seven writes or more, which all come from this
-// process: that the API server tracks whose fields they are takes it 0.03 CPU seconds for each claim, of 0.10 for a node that joins.
+// process: that the API server tracks which fields they own takes it 0.03 CPU seconds for each claim, of 0.10 for a node that joins.
 func (r *Reconciler) annotate(ctx context.Context, claim *karpv1.NodeClaim, mark string) error {
 	before := claim.DeepCopy()
 	if mark == "" {

@@ -2,7 +2,7 @@
 // waits until the node has booted anew and is Ready. A node that does not come back is replaced.
 //
 // Node repair decides which node to reboot, by the condition Rebooting of its NodeClaim. All state is on the NodeClaim,
-// so any process can go on. A reboot in progress ends even if the feature gate is turned off.
+// so any process can go on. A reboot in progress finishes even if the feature gate is turned off.
 package reboot
 
 import (
@@ -47,7 +47,7 @@ const (
 	// EC2 has no token that would keep a second call from rebooting an instance that has just come back.
 	outcomeWait          = 2 * time.Minute
 	metalRecoveryTimeout = 45 * time.Minute
-	// MaxDrain ends a drain that nothing else bounds. Karpenter waits for ever, and the node holds a slot of its budget.
+	// MaxDrain stops a drain that nothing else bounds. Karpenter waits forever, and the node holds a slot of its budget.
 	MaxDrain = time.Hour
 	// eventWindow is the dedupe window of the events on a reboot. It is Karpenter's.
 	eventWindow = 30 * time.Minute
@@ -130,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err == nil && len(a.record.Started) == 0 {
 		err = fmt.Errorf("annotation %s of node claim %q is missing", karpv1.AnnotationReboot, claim.Name)
 	}
-	if err != nil { // nobody knows what was asked for, so the node stays
+	if err != nil { // nobody knows what was requested, so the node stays
 		return reconcile.Result{}, r.end(ctx, a, resultInvalidRequest, err.Error())
 	}
 	a.requested = a.record.Started[len(a.record.Started)-1].Time

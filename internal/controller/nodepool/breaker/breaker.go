@@ -125,7 +125,7 @@ func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {
 }
 
 // KeepsExpired returns why an expired claim must stay for now; empty if it may go. It stays while new nodes of its pool fail soon after
-// they have become ready, unless it has their image. When a probe is due, one claim may go, and asking makes it the probe: until its
+// they have become ready, unless it has their image. When a probe is due, one claim may go, and querying makes it the probe: until its
 // replacement shows, the others stay.
 func (b *Breaker) KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (why string, err error) {
 	name := claim.Labels[karpv1.LabelNodePool]

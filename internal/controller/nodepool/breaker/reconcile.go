@@ -90,7 +90,7 @@ func conditionsChanged() predicate.Predicate {
 	}
 }
 
-// changed enqueues the pool of a claim that was launched to replace others, or whose node came up a short time ago.
+// changed enqueues the pool of a claim that was launched to replace others, or has a node that came up a short time ago.
 func (r *Reconciler) changed(o client.Object, gone bool, q queue) {
 	claim, ok := o.(*karpv1.NodeClaim)
 	if !ok || breaker.Reason(claim) == "" && r.Windows.Judge(claim, breaker.Health{}, r.Now()).Stage == breaker.Survived {

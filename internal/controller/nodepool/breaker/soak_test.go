@@ -171,7 +171,7 @@ func TestAPoolWithoutOldNodesHasNoFirstBatch(t *testing.T) {
 	opened(t, f, New(f.API, Rules{Threshold: 2}, f.Now), karpv1.DisruptionUnderutilized, false, "in a new pool")
 }
 
-// A node whose conditions repair acts on has failed, although it is ready; a pool whose breaker is turned off does not care.
+// A node with conditions that repair acts on has failed, although it is ready; a pool with a breaker that is turned off does not care.
 func TestFaultsThatRepairActsOn(t *testing.T) {
 	node := controllertest.ReadyNode("a", func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{

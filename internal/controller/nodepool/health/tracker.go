@@ -57,7 +57,7 @@ func NewTracker(c client.Client, now func() time.Time) *Tracker {
 	return &Tracker{client: c, now: now, pools: map[types.UID]outcomes{}}
 }
 
-// Registered counts a claim whose node has registered.
+// Registered counts a claim with a node that has registered.
 func (t *Tracker) Registered(ctx context.Context, claim *karpv1.NodeClaim) error {
 	return t.count(ctx, claim, true)
 }

@@ -37,10 +37,10 @@ import (
 
 const (
 	// recheckInterval is the time between two reconciles of a pool when nothing changes; limitedInterval is the same
-	// while the limit on nodes keeps it from growing, which a terminating node ends.
+	// while the limit on nodes keeps it from growing, which a terminating node finishes.
 	recheckInterval, limitedInterval = time.Minute, 30 * time.Second
-	// fullInterval is the same while the capacity reservations of the pool have no free instance. Asking costs no call: EC2 is
-	// queried once for each instance that ends, and every minute.
+	// fullInterval is the same while the capacity reservations of the pool have no free instance. Querying costs no call: EC2 is
+	// queried once for each instance that terminates, and every minute.
 	fullInterval = 5 * time.Second
 	// parallelism bounds how many NodeClaims are created or deleted at once: the API server must
 	// stay responsive while one large pool changes.

@@ -133,7 +133,7 @@ func (m *instanceTypeEntry) instanceType(zones []string, labels requirement.Labe
 	return it, nil
 }
 
-// offerings returns those of the machine; reservation is the label that names a node's reservation, if there is one.
+// offerings returns those of the instance type; reservation is the label that names a node's reservation, if there is one.
 func (m *instanceTypeEntry) offerings(zones []string, reservation string, sets offeringSets) ([]catalog.Offering, error) {
 	kinds := []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot, karpv1.CapacityTypeReserved}
 	out := make([]catalog.Offering, 0, len(m.Offerings))

@@ -2,7 +2,7 @@ package offline
 
 // Type is one EC2 instance type, with the fields of DescribeInstanceTypes.
 //
-// The zero value of a field means "unknown" or "none", as its comment says.
+// The zero value of a field means "unknown" or "none", as its comment states.
 type Type struct {
 	Name      string // m5.large
 	VCPUs     int    // default vCPUs

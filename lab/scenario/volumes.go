@@ -43,6 +43,7 @@ func volumeDetach() Scenario {
 	return Scenario{
 		Name:    "volume-detach-on-disruption",
 		Summary: "nodes under pods with EBS volumes are replaced: every volume detaches, whatever the CSI DaemonSet tolerates",
+		Long:    true,
 		Steps:   steps,
 	}
 }

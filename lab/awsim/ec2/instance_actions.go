@@ -113,7 +113,7 @@ func (e *EC2) rebootInstances(r *protocol.Request, in *rebootInput) (*struct{}, 
 			return i // it has not booted yet
 		}
 		i = e.fleet.put(i, func(i *instanceRecord) { i.Reboots++ })
-		e.notify(i)
+		e.fleet.notify(i)
 		return i
 	})
 	return nil, err

@@ -273,19 +273,19 @@ func (e *EC2) enterState(r *instanceRecord, state string, at time.Time) *instanc
 		r = e.leave(r)
 	case Terminated:
 		r = e.leave(r)
-		e.detach(r)
+		e.network.detach(r)
 		e.detachDisks(r)
 		e.scheduleTransition(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})
 	}
-	e.notify(r)
+	e.fleet.notify(r)
 	e.publish(stateChanged(r, at))
 	return r
 }
 
 // notify reports an instance to all that watch. The lock must be held.
-func (e *EC2) notify(r *instanceRecord) {
+func (in *instances) notify(r *instanceRecord) {
 	event := InstanceEvent{Instance: r.clone()}
-	for w := range e.fleet.watchers {
+	for w := range in.watchers {
 		w.add(event)
 	}
 }

@@ -25,7 +25,7 @@ type offering struct {
 	Location     string `xml:"location"`
 }
 
-func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
+func (m *market) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
 	if err := oneOf("LocationType", in.LocationType, "region", "availability-zone", "availability-zone-id"); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOff
 			"location":      one(func(o offering) string { return o.Location }),
 		},
 	}
-	p, err := n.list(in.listInput, nil, e.market.offerings(in.LocationType))
+	p, err := n.list(in.listInput, nil, m.offerings(in.LocationType))
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservati
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	zone, err := e.reservedZone(in)
+	zone, err := e.cfg.reservedZone(in)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +106,13 @@ func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservati
 		e.reservations = append(e.reservations, made)
 		e.setTimer()
 		r.Touch(made.ID)
-		return &createReservationOutput{Reservation: e.showReservation(made, now)}, nil
+		return &createReservationOutput{Reservation: e.cfg.showReservation(made, now)}, nil
 	})
 }
 
 // reservedZone is the zone that a request names by its name or its ID.
-func (e *EC2) reservedZone(in *createReservationInput) (string, error) {
-	for _, z := range regionZones(e.cfg.Region) {
+func (c *Config) reservedZone(in *createReservationInput) (string, error) {
+	for _, z := range regionZones(c.Region) {
 		if cmp.Or(in.Zone, in.ZoneID) == pick(in.Zone != "", z.Name, z.ID) {
 			return z.Name, nil
 		}

@@ -112,14 +112,14 @@ func (e *EC2) describeVolumes(_ *protocol.Request, in *describeVolumesInput) (*d
 	}
 	out := &describeVolumesOutput{Next: p.next}
 	for _, v := range p.items {
-		out.Volumes = append(out.Volumes, e.showVolume(v))
+		out.Volumes = append(out.Volumes, e.cfg.showVolume(v))
 	}
 	return out, nil
 }
 
-func (e *EC2) showVolume(v *volume) volumeInfo {
+func (c *Config) showVolume(v *volume) volumeInfo {
 	info := volumeInfo{
-		ID: v.id, Size: v.sizeGiB, Snapshot: v.snapshot, Zone: v.zone, ZoneID: e.zoneID(v.zone), Status: v.status(), Created: stamp(v.created),
+		ID: v.id, Size: v.sizeGiB, Snapshot: v.snapshot, Zone: v.zone, ZoneID: c.zoneID(v.zone), Status: v.status(), Created: stamp(v.created),
 		Tags: tagList(v.tags), Type: v.kind, Encrypted: v.encrypted,
 	}
 	info.IOPS, info.Throughput = v.performance()

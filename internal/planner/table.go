@@ -287,7 +287,7 @@ func (r *Report) placements(p *report.Page) {
 
 // rejections lists the pods without a node, grouped by their reasons.
 func (r *Report) rejections(p *report.Page) {
-	alike := map[string][]*corev1.Pod{}
+	byReasons := map[string][]*corev1.Pod{}
 	var order []string
 	for _, u := range r.Plan.Rejected {
 		text := p.Part()
@@ -298,10 +298,10 @@ func (r *Report) rejections(p *report.Page) {
 			}
 			text.Indented("    ", fmt.Sprintf("%s%s (%s)", where, wording.Reason(reason), reason.Code))
 		}
-		if alike[text.String()] == nil {
+		if byReasons[text.String()] == nil {
 			order = append(order, text.String())
 		}
-		alike[text.String()] = append(alike[text.String()], u.Pod)
+		byReasons[text.String()] = append(byReasons[text.String()], u.Pod)
 	}
 	if len(order) == 0 {
 		return
@@ -309,7 +309,7 @@ func (r *Report) rejections(p *report.Page) {
 	p.Printf("Pods without a node\n")
 	for _, text := range order {
 		var who []string
-		for _, g := range workloads(alike[text]) {
+		for _, g := range workloads(byReasons[text]) {
 			who = append(who, g.String())
 		}
 		names := p.Part()

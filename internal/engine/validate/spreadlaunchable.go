@@ -15,11 +15,11 @@ import (
 // newHost stands for the host name of one more node.
 const newHost = "a new node"
 
-// crowded is a domain that could be launched and has no pods, for a domain that has n, more than maxSkew; empty if
+// emptierDomain returns a domain that could be launched and has no pods, for a domain that has n, more than maxSkew; empty if
 // there is none. A node there would begin with its DaemonSets' pods. The domains are those that exist, and those of
 // launches. Each of the constraint's pods in the domain could have gone there: if one could not, it may be the one that
 // was placed last. What other rules about pods allowed at the time is unknown.
-func (c *check) crowded(sp *spread, d string, n int, domains []string) string {
+func (c *check) emptierDomain(sp *spread, d string, n int, domains []string) string {
 	if n-c.mostDaemons(sp) <= sp.skew || slices.ContainsFunc(sp.owners, func(m *scheduledPod) bool { return c.hasOtherRules(sp, m.pod) }) {
 		return ""
 	}

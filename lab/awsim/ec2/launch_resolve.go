@@ -82,9 +82,8 @@ func (o *launchPlan) pool() Pool {
 func (e *EC2) resolve(q launchRequest) (*launchPlan, error) {
 	o := &launchPlan{data: q.data, lifecycle: pick(q.spot, spotLifecycle, onDemandLifecycle)}
 	steps := []func(*launchPlan, launchRequest) error{
-		e.resolveImage, e.resolveSubnet, e.market.resolveMarket, e.resolveReservation, e.network.resolveGroups, e.cfg.resolveProfile, e.resolvePlacement,
-		resolveDisks,
-		e.network.resolveInterfaces, resolveOptions,
+		e.resolveImage, e.resolveSubnet, e.market.resolveMarket, e.resolveReservation, e.network.resolveGroups, e.cfg.resolveProfile,
+		e.resolvePlacement, resolveDisks, e.network.resolveInterfaces, resolveOptions,
 	}
 	for _, step := range steps {
 		if err := step(o, q); err != nil {

@@ -68,7 +68,7 @@ test-console: test-others
 # Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
 test-scenarios:
-	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 4 ./lab/scenario
+	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 5 ./lab/scenario
 
 .PHONY: test-others test-unit test-lab test-docs
 test-others: test-lab test-docs

@@ -45,13 +45,14 @@ link   = -ldflags='-s -w -X dovetail.inputs=$(or $(shell hack/inputs $(1)),$(err
 COUNT ?=
 LAB   := DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail
 
-# The scenarios wait more than they compute. Everything else fills that time, and gives way to them: nobody waits for it.
+# The scenarios and the commands of the documentation wait more than they compute. Everything else fills that time, and gives way to the
+# scenarios, which take longest.
 CHECKS := test-others
 .PHONY: test
 test: ## Build, lint, unit tests, scenarios on a real control plane: everything that needs Go and make alone
 	@rm -f $(BIN)/parts.txt
 	@hack/part build $(MAKE) --no-print-directory fmt-check build
-	@code=0; $(MAKE) --no-print-directory -j 2 test-scenarios $(CHECKS) || code=$$?; \
+	@code=0; $(MAKE) --no-print-directory -j 3 test-scenarios $(CHECKS) || code=$$?; \
 		if [[ -f $(BIN)/parts.txt ]]; then echo "Parts:"; awk -f hack/parts.awk $(BIN)/parts.txt; fi; exit $$code
 
 .PHONY: ci
@@ -67,17 +68,23 @@ test-console: test-others
 # Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
 test-scenarios:
-	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/scenario
+	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 5 ./lab/scenario
 
-.PHONY: test-others
-test-others:
+.PHONY: test-others test-unit test-lab test-docs
+test-others: test-lab test-docs
+
+test-unit:
 	@nice -n 5 hack/part lint $(MAKE) --no-print-directory lint
 	@nice -n 5 hack/part unit go test -vet=off $(COUNT) $(call link,api go.mod) -p 2 -timeout 75m ./...
+
+test-lab: test-unit
 	@nice -n 5 hack/part lab env $(LAB) go test -vet=off $(COUNT) $(call link,lab internal api cmd deploy examples README.md docs go.mod) \
 		-p 2 -timeout 75m -parallel 3 $$(go list ./lab/... | grep -v -e /lab/scenario$$ -e /lab/docstest$$)
-	@nice -n 5 hack/part docs env $(LAB) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/docstest
 	@for check in catalog chart monitoring docs image; do \
 		nice -n 5 hack/part $$check-check $(MAKE) --no-print-directory $$check-check || exit 1; done
+
+test-docs: test-unit
+	@nice -n 5 hack/part docs env $(LAB) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/docstest
 
 .PHONY: quick
 quick: ## Vet and test the Go packages with changes that are not committed (seconds, for the loop from an edit to its answer)
@@ -176,10 +183,15 @@ image-verify: ## Build the image again from a copy of the sources, with an empty
 image-push: ## Push the image and its SBOMs to REF, such as REF=registry.example.com/dovetail:0.1.0, with the login of docker
 	@$(IMAGE_TOOL) push -out $(BIN)/image $(REF)
 
+# What decides how the image is built, what is in it, and how the program starts in it. Other code runs in it as it does in scenarios: the
+# image is tested with it every night.
+IMAGE_INPUTS = tools/image Makefile go.mod go.sum go.work go.work.sum LICENSE cmd/dovetail internal/operator internal/settings deploy \
+	':!*_test.go'
+
 .PHONY: image-check
 image-check: build ## Build the image for this host twice, inspect it, push it to a registry in memory, and run it in the lab
 	cd tools/image && GOWORK=off go vet . && \
-		DOVETAIL_LAB=$(BIN)/dovetail-lab GOWORK=off go test $(COUNT) $(call link,. ':!docs' ':!console' ':!*_test.go') -timeout 40m .
+		DOVETAIL_LAB=$(BIN)/dovetail-lab GOWORK=off go test $(COUNT) $(call link,$(IMAGE_INPUTS)) -timeout 40m .
 	cd tools/ci && GOWORK=off go vet . && GOWORK=off go test -count=1 .
 
 .PHONY: plugin

@@ -41,7 +41,7 @@ type Types struct {
 	Vetoes []string
 }
 
-// Object is what carries conditions.
+// Object describes what carries conditions.
 type Object interface {
 	GetGeneration() int64
 	GetCreationTimestamp() metav1.Time
@@ -100,7 +100,7 @@ func SetTrue(o Object, typ string, now time.Time) (changed bool) {
 	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionTrue}, now)
 }
 
-// Cause is why a condition has its status: a reason in CamelCase for programs, and a message for people.
+// Cause states why a condition has its status: a reason in CamelCase for programs, and a message for people.
 type Cause struct{ Reason, Message string }
 
 // Because returns the Cause of a reason and a message.

@@ -313,7 +313,7 @@ func (g *guarded) ConditionTypes() condition.Types {
 	return types
 }
 
-// A veto counts only while it is False, and then the root says why.
+// A veto counts only while it is False, and then the root states why.
 func TestVeto(t *testing.T) {
 	o := &guarded{*newThing()}
 	condition.SetTrue(o, "A", minute(1))

@@ -1,5 +1,5 @@
 // Package crds holds the CustomResourceDefinitions of every kind below api, as generated from the Go types.
-// What the generator of Kubernetes cannot say is added by internal/adjust.
+// What the generator of Kubernetes cannot state is added by internal/adjust.
 package crds
 
 import (
@@ -36,7 +36,7 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return all, nil
 }
 
-// Of decodes the one of a kind, whose plural is made as English makes most. Decoding all takes time that shows.
+// Of decodes the one of a kind: its plural is made as English makes most. Decoding all takes time that shows.
 func Of(group, kind string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	names, err := fs.Glob(FS, group+"_"+strings.ToLower(kind)+"*s.yaml")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// docs/aws.md says of each field of an EC2NodeClass what it does: of all of them, and of no other.
+// docs/aws.md states of each field of an EC2NodeClass what it does: of all of them, and of no other.
 func TestEveryFieldOfNodeClassesIsExplained(t *testing.T) {
 	text, err := os.ReadFile("../crds/karpenter.k8s.aws_ec2nodeclasses.yaml")
 	if err != nil {

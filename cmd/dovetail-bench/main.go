@@ -58,7 +58,7 @@ func published() []string {
 // instanceTypes is the size of the catalog: as many as planners of this field are measured with.
 const instanceTypes = 400
 
-// bench is what is measured.
+// bench describes what is measured.
 type bench struct {
 	binary, pool, write, commit string
 	workloads                   []string

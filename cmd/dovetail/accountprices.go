@@ -40,8 +40,8 @@ const (
 // priceReadTimeout bounds the reading of prices: the Pricing API answers in some 40 pages.
 const priceReadTimeout = time.Minute
 
-// priceAge is how long prices of the account are used before they are read again, priceRetry how long it takes until prices that could
-// not be read are asked for again.
+// priceAge sets how long prices of the account are used before they are read again, priceRetry how long it takes until prices that could
+// not be read are requested again.
 const priceAge, priceRetry = time.Hour, 5 * time.Minute
 
 // priceSource decides where the prices of a command come from: for a live cluster the account's, as the controller's are, else the
@@ -61,7 +61,7 @@ type priceSource struct {
 // accountQuotes are the prices of a region, as they were read last.
 type accountQuotes struct {
 	quotes pricing.Quotes
-	// from states where they come from; empty if there are none. problem is why some or all could not be read.
+	// from states where they come from; empty if there are none. problem states why some or all could not be read.
 	from, problem string
 	read          time.Time
 	reading       bool

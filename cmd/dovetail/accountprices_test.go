@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// withoutCredentials hides the AWS credentials of the machine.
+// withoutCredentials hides the AWS credentials of the computer.
 func withoutCredentials(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{

@@ -126,7 +126,7 @@ func (f *consoleFlags) shown(cmd *cobra.Command, contexts []string) (name string
 	return fmt.Sprintf("%d clusters", len(all)), several.Handler(), several.Run, nil
 }
 
-// sources are those of the flags. It fails at once if nothing could be shown.
+// sources returns those of the flags. It fails at once if nothing could be shown.
 func (f *consoleFlags) sources(cmd *cobra.Command) (console.Sources, error) {
 	f.search = (&explainFlags{spotToSpot: f.spotToSpot}).consolidation()
 	out := console.Sources{
@@ -187,7 +187,7 @@ func (f *consoleFlags) addFiles(out *console.Sources, stdin io.Reader) error {
 	return nil
 }
 
-// reconnectInterval is how long after a failure one of several clusters is tried again.
+// reconnectInterval sets how long after a failure one of several clusters is tried again.
 const reconnectInterval = 15 * time.Second
 
 // lateCluster is one of several clusters. It is reached while the others are shown already.
@@ -230,7 +230,7 @@ func (c *lateCluster) connected() *live.Watcher {
 	return c.watcher
 }
 
-// lateSources are those of one of several contexts.
+// lateSources returns those of one of several contexts.
 func (f *consoleFlags) lateSources(cmd *cobra.Command, name string) console.Sources {
 	f.search = (&explainFlags{spotToSpot: f.spotToSpot}).consolidation()
 	one := *f

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// consoleOf runs the console with arguments until the test ends or stop is called, and returns its address.
+// consoleOf runs the console with arguments until the test finishes or stop is called, and returns its address.
 func consoleOf(t *testing.T, args ...string) (address string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

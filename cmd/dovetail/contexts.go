@@ -80,7 +80,7 @@ const (
 	readTimeout = 5 * time.Minute
 )
 
-// reach is operator.Reach, until ctx ends. It waits for one of several clusters for reachTimeout at most.
+// reach is operator.Reach, until ctx is done. It waits for one of several clusters for reachTimeout at most.
 func (k *kubeFlags) reach(ctx context.Context, config *rest.Config) error {
 	if k.several {
 		bounded, cancel := context.WithTimeout(ctx, reachTimeout)
@@ -90,7 +90,7 @@ func (k *kubeFlags) reach(ctx context.Context, config *rest.Config) error {
 	return reachWithin(ctx, config)
 }
 
-// reachWithin returns when ctx ends, even while a command runs that prints credentials: that knows of no context.
+// reachWithin returns when ctx is done, even while a command runs that prints credentials: that knows of no context.
 func reachWithin(ctx context.Context, config *rest.Config) error {
 	answer := make(chan error, 1)
 	go func() { answer <- operator.Reach(config, settings.Settings{}) }()
@@ -129,7 +129,7 @@ func (k *kubeFlags) server(context string) string {
 	return ""
 }
 
-// clustersAtOnce is how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
+// clustersAtOnce sets how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
 const clustersAtOnce = 4
 
 // printClusters writes what was found in several clusters, as a table or as JSON or YAML.

@@ -191,7 +191,7 @@ func TestACommandForCredentialsThatHangs(t *testing.T) {
 	}
 }
 
-// top has to restore a terminal, so that it ends by itself when it is interrupted.
+// top has to restore a terminal, so that it finishes by itself when it is interrupted.
 func TestInterruptedTopOverSeveralClustersPrintsNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()

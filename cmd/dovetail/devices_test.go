@@ -129,7 +129,7 @@ func agree(spec resourcev1.ResourceClaimSpec, attribute string, requests ...stri
 	return spec
 }
 
-// ofCapacity asks each device of the first request for an amount of a capacity.
+// ofCapacity queries each device of the first request for an amount of a capacity.
 func ofCapacity(spec resourcev1.ResourceClaimSpec, name, amount string) resourcev1.ResourceClaimSpec {
 	spec.Devices.Requests[0].Exactly.Capacity = &resourcev1.CapacityRequirements{
 		Requests: map[resourcev1.QualifiedName]resource.Quantity{resourcev1.QualifiedName(name): resource.MustParse(amount)},

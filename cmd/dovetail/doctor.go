@@ -109,7 +109,7 @@ func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Rep
 	return doctor.Run(gather.Facts(ctx, sources)), nil
 }
 
-// credentialsTimeout is how long region and credentials are searched for: outside EC2 there is no instance metadata service, and the
+// credentialsTimeout sets how long region and credentials are searched for: outside EC2 there is no instance metadata service, and the
 // SDK would wait for it much longer.
 const credentialsTimeout = 5 * time.Second
 
@@ -172,7 +172,7 @@ func (f *doctorFlags) exit(report doctor.Report) error {
 	return nil
 }
 
-// shown is what is printed of a report.
+// shown returns what is printed of a report.
 func (f *doctorFlags) shown(report doctor.Report) doctor.Report {
 	if f.all {
 		return report

@@ -74,7 +74,7 @@ type explainFlags struct {
 // CPU time, measured at 12 to 30 million steps per second. Among 200 nodes the search is complete.
 const explainSteps = 20_000_000
 
-// consolidation is how far explain searches, and with which feature gates.
+// consolidation returns how far explain searches, and with which feature gates.
 func (f *explainFlags) consolidation() consolidate.Settings {
 	out := consolidate.Settings{SpotToSpot: f.spotToSpot, MaxSteps: explainSteps}
 	if f.full {

@@ -102,7 +102,7 @@ func (k *kubeFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("find the cluster: %w (%s, and --context to a context in it)", err, setKubeconfig)
 	}
 	config.UserAgent = "dovetail/" + version
-	if config.ExecProvider != nil && k.several { // several commands cannot ask one person
+	if config.ExecProvider != nil && k.several { // several commands cannot prompt one person
 		config.ExecProvider.StdinUnavailable = true
 		config.ExecProvider.StdinUnavailableMessage = "several clusters are read at once"
 	}
@@ -175,7 +175,7 @@ func bindNamespace(cmd *cobra.Command, into *string, usage string) {
 	complete(cmd, "namespace", func(cmd *cobra.Command) []string { return namespaces(cmd.Context()) })
 }
 
-// completionTimeout is how long a shell waits for namespaces to complete. Completion that takes longer is in the way.
+// completionTimeout sets how long a shell waits for namespaces to complete. Completion that takes longer is in the way.
 const completionTimeout = 2 * time.Second
 
 func namespaces(ctx context.Context) []string {

@@ -133,7 +133,7 @@ status:
   - {id: subnet-0123456789abcdef0, zone: us-east-1b, zoneID: use1-az2}
 `
 
-// typesJSON is what programs rely on.
+// typesJSON describes what programs rely on.
 type typesJSON struct {
 	Region, NodePool, NodeClass string
 	InstanceTypes               []struct {

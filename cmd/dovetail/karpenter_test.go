@@ -31,9 +31,9 @@ type karpenter struct {
 	Conditions map[string][]string
 	// Metrics, and LibraryMetrics, which come from the libraries of both.
 	Metrics, LibraryMetrics map[string]karpenterMetric
-	// Behaviors and Cases are what Karpenter 1.15 does otherwise than before.
+	// Behaviors and Cases hold what Karpenter 1.15 does otherwise than before.
 	Behaviors, Cases []behavior
-	// Differences are what we lack of it, or have otherwise; Additions are names in its domain that it lacks.
+	// Differences holds what we lack of it, or have otherwise; Additions are names in its domain that it lacks.
 	Differences, Additions []difference
 }
 
@@ -69,7 +69,7 @@ func readKarpenter(t *testing.T) karpenter {
 	return k
 }
 
-// names are those of one sort: Karpenter's, and ours. Additions says whether what only we have needs a row.
+// names are the names of one sort: Karpenter's, and ours. Additions states whether what only we have needs a row.
 type names struct {
 	sort         string
 	theirs, ours []string

@@ -25,7 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// ourFields are those of the CustomResourceDefinitions. What is below an open object counts as open.
+// ourFields returns those of the CustomResourceDefinitions. What is below an open object counts as open.
 func ourFields(t *testing.T) []string {
 	t.Helper()
 	all, err := crds.All()
@@ -205,7 +205,7 @@ func stringLiterals(t *testing.T, dirs ...string) []string {
 	return out
 }
 
-// allMetrics are those that the controller registers, on top of an empty registry: without those of its libraries.
+// allMetrics returns those that the controller registers, on top of an empty registry: without those of its libraries.
 func allMetrics(t *testing.T, inner inventory.Inner) []inventory.Metric {
 	t.Helper()
 	all, err := operator.Inventory(inner, settings.Settings{LeaderElectionName: "lease"})
@@ -230,7 +230,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 // ourPrefix begins the names of metrics that Karpenter lacks.
 const ourPrefix = "dovetail_"
 
-// commonMetrics are those// commonMetrics are those that both have, with labels that can be compared.
+// commonMetrics returns those// commonMetrics are those that both have, with labels that can be compared.
 func commonMetrics(theirs map[string]karpenterMetric, ours map[string][]string) []string {
 	var out []string
 	for name, their := range theirs {

@@ -47,7 +47,7 @@ func errorMessage(message string) string {
 	}, message)
 }
 
-// usageError is what is wrong with a command line. Its text refers to the help.
+// usageError describes what is wrong with a command line. Its text refers to the help.
 type usageError struct {
 	command string
 	error
@@ -130,7 +130,7 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 	return root
 }
 
-// pluginCommand is what users of the kubectl plugin type: kubectl runs the program kubectl-dovetail for it.
+// pluginCommand states what users of the kubectl plugin type: kubectl runs the program kubectl-dovetail for it.
 const pluginCommand = "kubectl dovetail"
 
 // isPlugin reports whether the program runs under the name of the kubectl plugin. Windows adds a suffix.

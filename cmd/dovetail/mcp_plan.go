@@ -12,55 +12,46 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
+	"github.com/dovetail-k8s/dovetail/internal/mcp"
 )
 
-// planQuestion is about the next plan, with other manifests or without.
-type planQuestion struct {
-	Manifests string `json:"manifests,omitempty" jsonschema:"YAML to plan as if applied, up to 150000 pods in all; empty for the pods that are pending"`
-	Format    string `json:"format,omitempty" jsonschema:"text (default) is for reading; json has every field"`
-}
-
-// mostPlannedPods is how many pods a plan may have with those of the manifests: an agent that errs in a number takes no more than 1 GiB.
-// It is how many Kubernetes supports in one cluster.
+// mostPlannedPods limits how many pods a plan may have with those of the manifests: an agent that errs in a number takes no more than 1
+// GiB. It is how many Kubernetes supports in one cluster.
 const mostPlannedPods = 150_000
 
 // plan answers what would be launched for the pods of the cluster and of manifests. Nothing is applied.
-func (a *answerer) plan(ctx context.Context, q planQuestion) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (printer, error) {
-		dir, err := os.MkdirTemp("", "dovetail-mcp-")
-		if err != nil {
-			return nil, fmt.Errorf("keep the cluster for the plan: %w", err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }() // of no use to anybody, and without secrets
-		files, err := a.planned(ctx, dir, q.Manifests)
-		if err != nil {
-			return nil, err
-		}
-		f := planFlags{
-			files: files, catalogFlags: a.catalogFlags, settings: a.settings, noTimings: true, maxPods: mostPlannedPods,
-			output: choice{value: map[bool]string{true: "json", false: "wide"}[q.Format == "json"]},
-		}
-		settings, err := f.check()
-		if err != nil {
-			return nil, err
-		}
-		var out, notes bytes.Buffer
-		// Pods without a node are a part of the answer.
-		if err := f.run(settings, strings.NewReader(""), &out, &notes); err != nil && !errors.Is(err, exitIncomplete) {
-			return nil, errors.New(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
-		}
-		return printedPlan{out.Bytes(), bytes.ReplaceAll(notes.Bytes(), []byte(dir+string(filepath.Separator)), nil)}, nil
-	})
+func (f *mcpFlags) plan(ctx context.Context, manifests string, asJSON bool) (mcp.Report, error) {
+	dir, err := os.MkdirTemp("", "dovetail-mcp-")
+	if err != nil {
+		return nil, fmt.Errorf("keep the cluster for the plan: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // of no use to anybody, and without secrets
+	files, err := f.planned(ctx, dir, manifests)
+	if err != nil {
+		return nil, err
+	}
+	plan := planFlags{
+		files: files, catalogFlags: f.catalogFlags, settings: f.settings, noTimings: true, maxPods: mostPlannedPods,
+		output: choice{value: map[bool]string{true: "json", false: "wide"}[asJSON]},
+	}
+	settings, err := plan.check()
+	if err != nil {
+		return nil, err
+	}
+	var out, notes bytes.Buffer
+	// Pods without a node are a part of the answer.
+	if err := plan.run(settings, strings.NewReader(""), &out, &notes); err != nil && !errors.Is(err, exitIncomplete) {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
+	}
+	return printedPlan{out.Bytes(), bytes.ReplaceAll(notes.Bytes(), []byte(dir+string(filepath.Separator)), nil)}, nil
 }
 
 // planned are the files of the plan: the cluster, which is read now if it is live, and the manifests.
-func (a *answerer) planned(ctx context.Context, dir, manifests string) ([]string, error) {
-	files := slices.Clone(a.files)
+func (f *mcpFlags) planned(ctx context.Context, dir, manifests string) ([]string, error) {
+	files := slices.Clone(f.files)
 	if len(files) == 0 {
-		cluster, _, err := a.kube.client()
+		cluster, _, err := f.kube.client()
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +74,7 @@ func (a *answerer) planned(ctx context.Context, dir, manifests string) ([]string
 	return append(files, file), nil
 }
 
-// printedPlan is a plan in the format that was asked for.
+// printedPlan is a plan in the format that was requested.
 type printedPlan struct{ text, notes []byte }
 
 // Text implements report.

@@ -55,7 +55,7 @@ func newAgent(t *testing.T, args ...string) *agent {
 		t.Fatal(err)
 	}
 	a.ClientSession = session
-	t.Cleanup(func() { _ = session.Close() }) // tests that check how it ends have closed it before
+	t.Cleanup(func() { _ = session.Close() }) // tests that check how it finishes have closed it before
 	return a
 }
 

@@ -32,7 +32,7 @@ type rawAnswer struct {
 // newRawAgent runs the command on pipes, and initializes the session.
 func newRawAgent(t *testing.T, args ...string) *rawAgent {
 	t.Helper()
-	ask, answers, ended := startMCP(context.WithoutCancel(t.Context()), args...) // the input ends after the test
+	ask, answers, ended := startMCP(context.WithoutCancel(t.Context()), args...) // the input finishes after the test
 	t.Cleanup(func() {
 		_ = ask.Close() // never fails
 		if err := <-ended; err != nil {

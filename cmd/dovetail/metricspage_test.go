@@ -84,7 +84,7 @@ func groupOf(name string) int {
 	return group
 }
 
-// libraryMetrics are those of controller-runtime and its libraries, without those of the Go runtime and the process.
+// libraryMetrics returns those of controller-runtime and its libraries, without those of the Go runtime and the process.
 func libraryMetrics(t *testing.T) []inventory.Metric {
 	t.Helper()
 	registry, err := inventory.New(ctrlmetrics.Registry)

@@ -118,7 +118,7 @@ Exit code 1 also means that there is an obstacle, 3 that something was not check
 	return cmd
 }
 
-// migrateAccount is what the checks read of AWS.
+// migrateAccount describes what the checks read of AWS.
 type migrateAccount struct {
 	*nodeclass.Resolver
 	*nodeclaim.DriftDetector
@@ -147,7 +147,7 @@ func (f *migrateFlags) facts(ctx context.Context, log *slog.Logger) (*migrate.Fa
 	return facts, nil
 }
 
-// simulationAttempts is how often a simulation is tried: with the pauses of the SDK, for about a minute.
+// simulationAttempts sets how often a simulation is tried: with the pauses of the SDK, for about a minute.
 const simulationAttempts = 8
 
 // openCloud completes the sources with AWS, or with the reason why it cannot be read.

@@ -101,11 +101,11 @@ func toFile(path string, write func(io.Writer) error) error {
 		}
 		err = moved
 	}
-	_ = os.Remove(file.Name()) // the first error says more
+	_ = os.Remove(file.Name()) // the first error states more
 	return err
 }
 
-// forTerminal prints text that has words of objects, such as their annotations and conditions: whoever may write those must not
+// forTerminal prints text that has words of objects, such as their annotations and conditions: anyone who may write those must not
 // control the terminal. Runes that could move its cursor, change its modes or reorder its text become question marks.
 func forTerminal(print func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {
@@ -129,4 +129,17 @@ func visible(r rune) rune {
 		return '?'
 	}
 	return r
+}
+
+// writeAs writes a report in a format of bindOutput. What has no wider form is the same with table and wide.
+func writeAs(out io.Writer, format string, r printer) error {
+	switch wide, ok := r.(wideReport); {
+	case format == "json":
+		return r.JSON(out)
+	case format == "yaml":
+		return asYAML(r.JSON)(out)
+	case format == "wide" && ok:
+		return forTerminal(wide.Wide)(out)
+	}
+	return forTerminal(r.Text)(out)
 }

@@ -16,11 +16,11 @@ import (
 // Pictures of the documentation show what commands print. UPDATE=1 draws them anew.
 func TestPictures(t *testing.T) {
 	for file, c := range map[string]struct {
-		// args are those of the test, shown are those of a user.
+		// args are the args of the test, shown are those of a user.
 		args        []string
 		shown       string
 		description string
-		// lines are those that are shown, all if it is 0; columns is the width of the terminal.
+		// lines are the lines that are shown, all if it is 0; columns is the width of the terminal.
 		lines, columns int
 	}{
 		"explain-pod.svg": {

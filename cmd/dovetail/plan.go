@@ -206,7 +206,7 @@ func (s *stopwatch) lap() float64 {
 	return s.since.Sub(before).Seconds()
 }
 
-// beginCatalog reads the catalog while the inputs are read, where flags say which it is. It is read again if pods turn out to
+// beginCatalog reads the catalog while the inputs are read, where flags state which it is. It is read again if pods turn out to
 // request devices, which the types then have to list.
 func (f *planFlags) beginCatalog() (wait func(*manifest.ClusterState) (planner.Catalog, error)) {
 	if f.catalog == "" && f.region == "" {

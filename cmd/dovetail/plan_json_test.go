@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
 
-// planJSON plans the written world with the machines of the examples, and returns what is printed.
+// planJSON plans the written world with the instance types of the examples, and returns what is printed.
 func planJSON(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, _, err := command("", append([]string{
@@ -99,7 +99,7 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 	}
 }
 
-// Whoever validates plans against the schema finds each field that a rule can have in it.
+// Anyone who validates plans against the schema finds each field that a rule can have in it.
 func TestSchemaHasTheFieldsOfRules(t *testing.T) {
 	pod := planSchema(t).Properties["unschedulable"].Items.Schema
 	rule := pod.Properties["reasons"].Items.Schema.Properties["rule"]

@@ -240,7 +240,7 @@ func TestPlanDoesNotConsolidateByTheRequestsOfResizedPods(t *testing.T) {
 	}
 }
 
-// A plan of one node says what its gap is, not a percentage of a bound that counts parts of nodes.
+// A plan of one node states what its gap is, not a percentage of a bound that counts parts of nodes.
 func TestPlanStatesWhatASmallPlanLeavesUnused(t *testing.T) {
 	pods := ""
 	for _, name := range []string{"a", "b"} {

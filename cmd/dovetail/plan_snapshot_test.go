@@ -14,7 +14,7 @@ import (
 // a pod of the StatefulSet shop/db, and a daemon on each.
 const clusterNow = "testdata/plan/now.yaml"
 
-// besideReport is what plan -o json prints of a snapshot and what comes beside it.
+// besideReport describes what plan -o json prints of a snapshot and what comes beside it.
 type besideReport struct {
 	Claims        []struct{ Pods []string }
 	Existing      []struct{ Pods []string }
@@ -157,7 +157,7 @@ func TestScalingDownBesideASnapshotEmptiesANode(t *testing.T) {
 	}
 }
 
-// Daemons of the edited DaemonSet weigh on the nodes that are there, not only on new ones.
+// Daemons of the edited DaemonSet weigh on the nodes that exist, not only on new ones.
 func TestAnEditedDaemonSetTakesRoomOnTheNodesOfTheSnapshot(t *testing.T) {
 	const daemons = "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: shop}, spec: {template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: agent, resources: {requests: {cpu: %s}}}]}}}}\n---\n"
 	small, _ := planBeside(t, fmt.Sprintf(daemons, "100m")+deployment(7, "500m"))

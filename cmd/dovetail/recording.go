@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
+	"github.com/dovetail-k8s/dovetail/internal/recorder/text"
 )
 
 // recordingFlags select a recording.
@@ -68,11 +69,11 @@ func recordingListCommand() *cobra.Command {
 				return err
 			}
 			defer recording.Close() // nothing was written
-			decisions, unreadable := recording.Decisions(recorder.Selection{From: sinceTime(recording, since), Brief: true})
+			decisions, unreadable := recording.Decisions(recorder.Selection{From: text.Since(recording, since), Brief: true})
 			if unreadable > 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note:", leftOut(unreadable))
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(unreadable))
 			}
-			return writeAs(cmd.OutOrStdout(), output.value, decisionList{decisions, unreadable})
+			return writeAs(cmd.OutOrStdout(), output.value, text.List{Decisions: decisions, Unreadable: unreadable})
 		},
 	}
 	from.bind(cmd)
@@ -80,15 +81,6 @@ func recordingListCommand() *cobra.Command {
 	bindOutput(cmd, &output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
 	return cmd
-}
-
-// sinceTime is the time that --since names, counted from the end of the recording; zero without the flag.
-func sinceTime(r *recorder.Recording, since time.Duration) time.Time {
-	_, end, ok := r.Span()
-	if since <= 0 || !ok {
-		return time.Time{}
-	}
-	return end.Add(-since)
 }
 
 func bindSince(cmd *cobra.Command, into *time.Duration) {
@@ -113,7 +105,7 @@ func recordingShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeAs(cmd.OutOrStdout(), output.value, decisionPage{decision})
+			return writeAs(cmd.OutOrStdout(), output.value, text.Page{Decision: decision})
 		},
 	}
 	from.bind(cmd)
@@ -140,7 +132,7 @@ dovetail recording list and show.`,
 				return err
 			}
 			defer recording.Close() // nothing was written
-			info, err := recording.Export(cmd.OutOrStdout(), sinceTime(recording, since))
+			info, err := recording.Export(cmd.OutOrStdout(), text.Since(recording, since))
 			if err != nil {
 				return err
 			}

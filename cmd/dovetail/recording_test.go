@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
+	"github.com/dovetail-k8s/dovetail/internal/recorder/text"
 )
 
 // firstRecording is one of the lab: a pod gets a node, which goes with the pod.
@@ -55,7 +56,7 @@ func decisionsOf(t *testing.T, path string) []recorder.Decision {
 }
 
 // listOf decodes what recording list prints.
-func listOf(t *testing.T, text string) (out decisionList) {
+func listOf(t *testing.T, text string) (out text.List) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatal(err)

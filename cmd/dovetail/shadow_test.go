@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Whoever may edit the ConfigMap writes no lines and no control sequences into the terminal of whoever reads the report.
+// Anyone who may edit the ConfigMap writes no lines and no control sequences into the terminal of anyone who reads the report.
 func TestAShadowReportOfSomebodyElse(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -161,7 +161,7 @@ func (f *topFlags) printSeveral(cmd *cobra.Command, contexts []string) error {
 	return incomplete(results)
 }
 
-// withoutScreen is why the screen cannot be shown; empty if it can.
+// withoutScreen returns why the screen cannot be shown; empty if it can.
 func withoutScreen(cmd *cobra.Command) string {
 	out, isFile := cmd.OutOrStdout().(*os.File)
 	switch {

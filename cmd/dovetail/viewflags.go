@@ -37,9 +37,9 @@ type viewFlags struct {
 	files []string
 	catalogFlags
 	settings settings.Planning
-	// search is how consolidation is searched, by the commands that do.
+	// search states how consolidation is searched, by the commands that do.
 	search consolidate.Settings
-	// source is where prices come from.
+	// source states where prices come from.
 	source *priceSource
 }
 
@@ -97,7 +97,7 @@ func (f *viewFlags) readWithin(ctx context.Context, stdin io.Reader) (*inspect.V
 	return inspect.Live(ctx, kube, time.Now(), config)
 }
 
-// config is what the view depends on besides the cluster.
+// config returns what the view depends on besides the cluster.
 func (f *viewFlags) config(ctx context.Context) (inspect.Config, error) {
 	planning, err := planner.Settings(f.settings)
 	if err != nil {
@@ -185,8 +185,8 @@ func (f *catalogFlags) check() error {
 	return nil
 }
 
-// open reads the catalog file, or the catalog that ships with the program. The inputs say of which region if no
-// flag does, and whether pods request devices; nil is inputs that say neither.
+// open reads the catalog file, or the catalog that ships with the program. The inputs state of which region if no
+// flag does, and whether pods request devices; nil is inputs that state neither.
 func (f *catalogFlags) open(w *manifest.ClusterState, planning settings.Planning) (planner.Catalog, error) {
 	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
 		data, err := f.maxInput.read(f.catalog)

@@ -38,7 +38,7 @@ var onePod []byte
 // settings are the flags.
 type settings struct {
 	dir      string   // of the module
-	packages []string // whose functions count; the test is in the first
+	packages []string // with the functions that count; the test is in the first
 	add      string   // a file with a test to add to the first package; empty for none
 	run      string   // the test
 	list     bool
@@ -47,7 +47,7 @@ type settings struct {
 func main() {
 	var s settings
 	flag.StringVar(&s.dir, "C", ".", "the worktree to count in")
-	packages := flag.String("packages", "internal/engine/schedule", "packages whose functions count, with commas; the test is in the first")
+	packages := flag.String("packages", "internal/engine/schedule", "packages with the functions that count, with commas; the test is in the first")
 	flag.StringVar(&s.add, "add", "one-pod", "a file with a test to add to the first package; one-pod is a plan of one pod, empty adds none")
 	flag.StringVar(&s.run, "run", "TestOnePod$", "the test to run")
 	entry := flag.String("entry", "schedule.Solve", "the function to begin with, such as disruption.Loop.start")

@@ -151,7 +151,7 @@ func run(ctx context.Context, overlay string, worlds int) (string, error) {
 	return "", fmt.Errorf("the comparison does not run: %w\n%s", err, out)
 }
 
-// overlay writes the faulty file into dir, and the file that tells the compiler to read it. It returns the name of the latter.
+// overlay writes the faulty file into dir, and the file that reports the compiler to read it. It returns the name of the latter.
 func (f fault) overlay(dir string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(engine, f.file))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/dovetail-k8s/dovetail"
 
-// layer is what the packages in and below a directory may import. The longest matching dir wins.
+// layer describes what the packages in and below a directory may import. The longest matching dir wins.
 type layer struct {
 	dir string
 	// ours are directories of this repository (with all below them); a package may always import
@@ -137,6 +137,8 @@ var importRules = []layer{
 			"internal/cloudprovider", "internal/aws", "internal/settings", "internal/spelling", "internal/report",
 		},
 	},
+	// Tools for AI agents: what explains, plans and checks comes from the command.
+	{dir: "internal/mcp", ours: []string{"internal/recorder"}, theirs: []string{"github.com/modelcontextprotocol/go-sdk/"}},
 	{dir: "internal/settings", ours: []string{"internal/spelling"}, theirs: []string{"github.com/spf13/pflag"}},
 	// Suggestions for misspelled words.
 	{dir: "internal/spelling", theirs: []string{"-"}},

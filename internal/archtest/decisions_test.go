@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// decidesNodes are the functions and types of the engine that search for nodes to disrupt, or check such a decision. Whoever combines them
-// himself builds a second pass, which decides otherwise sooner or later.
+// decidesNodes are the functions and types of the engine that search for nodes to disrupt, or check such a decision. A package that
+// combines them builds a second pass, which decides otherwise sooner or later.
 var decidesNodes = map[string][]string{
 	"internal/engine/consolidate": {"Find", "Recheck"},
 	"internal/engine/replace":     {"Drift", "RepairSearch", "FreedSlots", "StaticRefill"},

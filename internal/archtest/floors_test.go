@@ -33,11 +33,11 @@ var floors = [][]string{
 var planned = []string{"inflight", "drain", "advance"}
 
 const (
-	// maxGroundDepth is how many packages of the ground may import each other in a row.
+	// maxGroundDepth limits how many packages of the ground may import each other in a row.
 	maxGroundDepth = 3
-	// maxDepth is how many packages above the ground import each other in a row, today. It only falls.
+	// maxDepth limits how many packages above the ground import each other in a row, today. It only falls.
 	maxDepth = 8
-	// maxFanOut is how many packages above the ground one may import.
+	// maxFanOut limits how many packages above the ground one may import.
 	maxFanOut = 8
 )
 
@@ -93,7 +93,7 @@ func (g graph) depth(name string, counts func(string) bool) int {
 	return g.depths(name, counts, map[string]int{})
 }
 
-// depths is depth with what is known. A package in progress has depth 0 there, so that a cycle, which does not compile, ends.
+// depths is depth with what is known. A package in progress has depth 0 there, so that a cycle, which does not compile, finishes.
 func (g graph) depths(name string, counts func(string) bool, known map[string]int) int {
 	if d, is := known[name]; is {
 		return d
@@ -114,7 +114,7 @@ func aboveGround(name string) bool { return floorOf(name) > 0 }
 
 func onGround(name string) bool { return floorOf(name) == 0 }
 
-// fanOut is how many packages above the ground one imports.
+// fanOut returns how many packages above the ground one imports.
 func (g graph) fanOut(name string) (n int) {
 	for imp := range g[name] {
 		if aboveGround(imp) {

@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// maxColumns is what two windows side by side show on a wide screen; a tab counts as one column.
+	// maxColumns states what two windows side by side show on a wide screen; a tab counts as one column.
 	maxColumns = 140
-	// maxParameters is how many values a reader can tell apart at a call without looking up the function. A context does not count, nor do the values of a format.
+	// maxParameters limits how many values a reader can distinguish at a call without looking up the function. A context does not count, nor
+	// do the values of a format.
 	maxParameters = 4
 )
 
@@ -91,7 +92,7 @@ func linesOfTexts(files *token.FileSet, f *ast.File) map[int]bool {
 	return out
 }
 
-// clockFunctions are what package time has of clocks; a duration or an instant that is given is data.
+// clockFunctions holds what package time has of clocks; a duration or an instant that is given is data.
 var clockFunctions = map[string]bool{
 	"After": true, "AfterFunc": true, "NewTicker": true, "NewTimer": true, "Now": true, "Since": true, "Sleep": true,
 	"Ticker": true, "Tick": true, "Timer": true, "Until": true,

@@ -33,7 +33,7 @@ var cutting = []string{
 // matching are methods of regular expressions.
 var matching = []string{"MatchString", "FindString", "FindStringSubmatch", "ReplaceAllString", "FindAllString"}
 
-// A reason is data: whoever wants to know what it is about reads rejection.Rule or disrupt.Why, not the sentence.
+// A reason is data: anyone who wants to know what it is about reads rejection.Rule or disrupt.Why, not the sentence.
 func TestNobodyParsesMessages(t *testing.T) {
 	sentences := 0
 	goFiles(t, func(rel string, source []byte) {

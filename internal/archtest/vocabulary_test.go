@@ -15,7 +15,7 @@ import (
 var (
 	// aboutMoney are names of JSON fields that are, or may be, amounts of money or shares.
 	aboutMoney = regexp.MustCompile(`(?i)price|cost|saving|saves|saved|perhour|permonth|spent|spend|dollar|percent`)
-	// moneyWords is the vocabulary: a price is of an offering, a cost of nodes and commands, both in $/h or, where the name says so,
+	// moneyWords is the vocabulary: a price is of an offering, a cost of nodes and commands, both in $/h or, where the name reports it,
 	// in $ per month of 730 h. What a name states in addition comes before.
 	moneyWords = regexp.MustCompile(`^(price|hourlyCost|monthlyCost|totalCost|hourlySavings|monthlySavings|[a-z]\w*(HourlyCost|MonthlyCost))$`)
 	// noAmounts are names in texts and structures that hold amounts, which are no amounts themselves.
@@ -25,7 +25,7 @@ var (
 	}
 )
 
-// otherVocabularies are folders and files whose JSON is not of reports: APIs of AWS and of Kubernetes, inputs, and what a recording
+// otherVocabularies are folders and files with a JSON that is not of reports: APIs of AWS and of Kubernetes, inputs, and what a recording
 // keeps to be replayed.
 var otherVocabularies = []string{
 	"api/", "internal/aws/", "lab/", "tools/", "internal/recorder/calls.go", "internal/recorder/facts.go", "internal/recorder/oldnames.go",

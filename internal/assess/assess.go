@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 )
 
-// Settings are what an assessment depends on besides the cluster.
+// Settings describes what an assessment depends on besides the cluster.
 type Settings struct {
 	// Consolidation are the settings of the controller.
 	Consolidation consolidate.Settings
@@ -39,7 +39,7 @@ const (
 	ruleSteps = 40_000_000
 )
 
-// DefaultSettings are those of a controller with default settings, with the bounds of an assessment.
+// DefaultSettings returns those of a controller with default settings, with the bounds of an assessment.
 func DefaultSettings() Settings {
 	return Settings{Budget: schedule.DefaultBudget(), Steps: outcomeSteps, FreeSteps: freeSteps, RuleSteps: ruleSteps}
 }
@@ -178,7 +178,7 @@ func (a *assessment) outcomes(r *Report, guarded, unguarded *endState, fresh rep
 	}
 }
 
-// planned is what the nodes of the snapshot cost that plans know. The others cost the same in all outcomes.
+// planned returns what the nodes of the snapshot cost that plans know. The others cost the same in all outcomes.
 func (a *assessment) planned() float64 {
 	hourly, _ := cost(a.view.Snapshot, a.prices)
 	return hourly

@@ -86,8 +86,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// With a small budget, consolidation ends where no set of so few nodes saves anything, and larger sets would. That is what budgets cost,
-// and all that keeps consolidation from ending where it ends without protections.
+// With a small budget, consolidation finishes where no set of so few nodes saves anything, and larger sets would. That is what budgets
+// cost, and all that keeps consolidation from finishing where it finishes without protections.
 func TestBudgetsCost(t *testing.T) {
 	var costs []float64
 	for _, nodes := range []string{"10%", "40%", "100%"} {
@@ -112,7 +112,7 @@ func TestBudgetsCost(t *testing.T) {
 	}
 }
 
-// A search that ends early says so, in every format.
+// A search that finishes early reports it, in every format.
 func TestBoundedSearch(t *testing.T) {
 	settings := assess.DefaultSettings()
 	settings.Steps, settings.FreeSteps, settings.RuleSteps = 200_000, 200_000, 1
@@ -213,7 +213,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// A consolidation policy that spares nodes with pods has the whole saving as its cost, and the answer says that there is one.
+// A consolidation policy that spares nodes with pods has the whole saving as its cost, and the answer states that there is one.
 func TestConsolidationPolicyCosts(t *testing.T) {
 	for setting, change := range map[string]func(*karpv1.Disruption){
 		"consolidationPolicy: WhenEmpty": func(d *karpv1.Disruption) { d.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty },

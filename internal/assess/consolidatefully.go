@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxPasses ends a search that goes on for very long. With a budget of one node at a time, a fleet of 2,000 nodes that loses half
-	// of them needs a thousand passes; the report then says that more can be saved.
+	// maxPasses stops a search that goes on for very long. With a budget of one node at a time, a fleet of 2,000 nodes that loses half
+	// of them needs a thousand passes; the report then states that more can be saved.
 	maxPasses = 100
-	// leastShare ends a search when a pass saves less than this share of what the passes before it saved on average. It depends on
+	// leastShare stops a search when a pass saves less than this share of what the passes before it saved on average. It depends on
 	// neither the size of the fleet nor that of its budgets: with a budget of one node, all passes save about the same.
 	leastShare = 0.02
-	// leastSaved keeps it from ending while a pass saves more than this share of what the nodes cost, however much the first pass saved:
+	// leastSaved keeps it from finishing while a pass saves more than this share of what the nodes cost, however much the first pass saved:
 	// of 200 nodes without budgets, the first pass saves 77 %, and the ten after it a third of the rest.
 	leastSaved = 0.0025
-	// passTime is how long the nodes of a pass take to be replaced: boot, drain and the 15 s for which a command must stay valid.
+	// passTime sets how long the nodes of a pass take to be replaced: boot, drain and the 15 s for which a command must stay valid.
 	passTime = 3 * time.Minute
 	// oldEnough is the age from which on the engine does not count a node as young: see checkSavings of package consolidate.
 	oldEnough = time.Hour
@@ -31,14 +31,14 @@ const (
 	windowStep, horizon = 15 * time.Minute, 7 * 24 * time.Hour
 )
 
-// pass is what one pass of consolidation does to the cluster.
+// pass describes what one pass of consolidation does to the cluster.
 type pass struct {
-	// at is when it begins, counted from the view.
+	// at is the time when it begins, counted from the view.
 	at       time.Duration
 	commands []disrupt.Command
 }
 
-// savings is what a pass saves, in $/h.
+// savings returns what a pass saves, in $/h.
 func (p *pass) savings() (sum float64) {
 	for i := range p.commands {
 		sum += p.commands[i].Savings
@@ -52,9 +52,9 @@ type endState struct {
 	passes []pass
 	// kept are the nodes that the last pass keeps, with its reasons.
 	kept []planner.Kept
-	// steps is what the passes took, and most what they may take: see consolidate.Result. Zero means no bound.
+	// steps holds what the passes took, and most what they may take: see consolidate.Result. Zero means no bound.
 	steps, most int
-	// cut is true if maxPasses or most ended the search.
+	// cut is true if maxPasses or most stopped the search.
 	cut bool
 }
 
@@ -174,7 +174,7 @@ func scheduled(pool *karpv1.NodePool) bool {
 	return false
 }
 
-// guard is what keeps nodes from being disrupted.
+// guard describes what keeps nodes from being disrupted.
 type guard int
 
 const (
@@ -184,7 +184,7 @@ const (
 	guardPolicies
 )
 
-// objectGuards are those that block single nodes. Budgets bound how many nodes change at once.
+// objectGuards are the guards that block single nodes. Budgets bound how many nodes change at once.
 var objectGuards = []guard{guardPDBs, guardDoNotDisrupt, guardPolicies}
 
 var allGuards = append([]guard{guardBudgets}, objectGuards...)

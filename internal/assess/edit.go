@@ -24,17 +24,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
 
-// Comparison is where a cluster goes, and where it would go with another NodePool. Costs are in $/h.
+// Comparison states where a cluster goes, and where it would go with another NodePool. Costs are in $/h.
 type Comparison struct {
 	Now Size `json:"now"`
 	// Before is without the edit, After with it.
 	Before Prospect `json:"before"`
 	After  Prospect `json:"after"`
-	// Drift is what drifts because of the edit, by what it drifts by; most nodes first.
+	// Drift holds what drifts because of the edit, by what it drifts by; most nodes first.
 	Drift []EditDrift `json:"drift"`
 	// Fixed counts nodes that have drifted, and no longer do with the edit.
 	Fixed int `json:"fixed"`
-	// Budget is how many drifted nodes the budgets of the edited NodePool let go at once, now; null without a bound. BudgetError is why
+	// Budget counts how many drifted nodes the budgets of the edited NodePool let go at once, now; null without a bound. BudgetError is why
 	// its budgets are invalid.
 	Budget      *int   `json:"budget"`
 	BudgetError string `json:"budgetError"`
@@ -52,7 +52,7 @@ type Size struct {
 // budgets: the budgets decide how long that takes.
 type Prospect struct {
 	Size
-	// NewNodes is what the same pods would take if all nodes of NodePools were launched anew; LowerBound is what no plan can beat.
+	// NewNodes holds what the same pods would take if all nodes of NodePools were launched anew; LowerBound is what no plan can beat.
 	NewNodes   float64 `json:"newNodesHourlyCost"`
 	LowerBound float64 `json:"lowerBound"`
 	// Moves are the first steps towards it, Steps how many there are.
@@ -76,7 +76,7 @@ type Step struct {
 	Reason   string   `json:"reason"`
 	Removed  []string `json:"removed"`
 	Launched []Node   `json:"launched"`
-	// Evictions is how many pods move, Cost what the fleet costs more by it; negative for a saving.
+	// Evictions counts how many pods move, Cost what the fleet costs more by it; negative for a saving.
 	Evictions int     `json:"evictions"`
 	Cost      float64 `json:"hourlyCost"`
 }
@@ -96,7 +96,7 @@ type StuckPods struct {
 	Workload string `json:"workload"`
 	Pods     int    `json:"pods"`
 	Why      string `json:"why"`
-	// More is how many of them get a node without the edit.
+	// More counts how many of them get a node without the edit.
 	More int `json:"more"`
 }
 
@@ -129,7 +129,7 @@ type Baseline struct {
 	view     *inspect.View
 	settings Settings
 	prices   *priceList
-	// before is where the cluster goes, computed when it is first needed.
+	// before returns where the cluster goes, computed when it is first needed.
 	before func() Prospect
 	now    Size
 }
@@ -233,7 +233,7 @@ func (a *assessment) scheduleAndReplace(f *future, out *Prospect) {
 	}
 }
 
-// step is what removing candidates and carrying out a plan does.
+// step returns what removing candidates and carrying out a plan does.
 func (a *assessment) step(reason string, removed []*disrupt.Candidate, plan *schedule.Plan) Step {
 	out := Step{Reason: reason, Removed: []string{}, Launched: []Node{}}
 	for _, c := range removed {

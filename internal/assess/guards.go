@@ -19,7 +19,7 @@ const labelPool = karpv1.LabelNodePool
 // isInstanceLabel reports whether a label describes instance types of EC2: karpenter.k8s.aws/instance-family and so on.
 func isInstanceLabel(key string) bool { return strings.HasPrefix(key, awsv1.Group+"/instance-") }
 
-// maxObjects is how many objects of a guard are named: as many as a reader can change in one go.
+// maxObjects limits how many objects of a guard are named: as many as a reader can change in one go.
 const maxObjects = 10
 
 // guardNames are the words of the report.
@@ -31,7 +31,7 @@ var guardNames = map[guard]string{
 // guards measures what each protection costs: how much less the nodes cost in the end without it. PodDisruptionBudgets, do-not-disrupt
 // and consolidation policies are measured while nothing else holds consolidation back, so two protections of one node have no cost of
 // their own: without either of them, the other holds it. Disruption budgets are measured while the others hold, from where consolidation
-// ends with them: what larger sets of nodes would save there.
+// finishes with them: what larger sets of nodes would save there.
 //
 // Cost: that of consolidateFully for each protection that some node has, and for disruption budgets.
 func (a *assessment) guards(begin *future, guarded, unguarded *endState) []Guard {
@@ -61,7 +61,8 @@ func (a *assessment) guards(begin *future, guarded, unguarded *endState) []Guard
 	return out
 }
 
-// withoutBudgets is where consolidation ends without disruption budgets: where it ends without any protection if no node has another.
+// withoutBudgets returns where consolidation finishes without disruption budgets: where it finishes without any protection if no node has
+// another.
 func (a *assessment) withoutBudgets(guarded *endState, blocked map[guard]*blockers, unguarded *endState) *endState {
 	if !slices.ContainsFunc(objectGuards, func(g guard) bool { return blocked[g].nodes > 0 }) {
 		return unguarded

@@ -157,7 +157,7 @@ func (r *Report) fleetHTML(p *document) {
 	p.add("</div>")
 }
 
-// maxListed is how many entries a list of the page has: with JSON, a reader gets all.
+// maxListed limits how many entries a list of the page has: with JSON, a reader gets all.
 const maxListed = 20
 
 func lower(title string) string {
@@ -270,7 +270,7 @@ func (p *document) movesTable(moves []Move) {
 	p.add("</tbody></table></div>")
 }
 
-// takers are what takes the pods of a move.
+// takers returns what takes the pods of a move.
 func (m *Move) takers() string {
 	switch {
 	case len(m.Launched) > 0 && m.ToExisting > 0:

@@ -12,7 +12,7 @@ import (
 // priceList finds what nodes cost.
 type priceList struct {
 	*fleet.Prices
-	// overhead is what each node costs besides its instance, in $/h.
+	// overhead holds what each node costs besides its instance, in $/h.
 	overhead float64
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
-// notReached is why a node stays that a search did not come to before its bound.
+// notReached states why a node stays that a search did not come to before its bound.
 const notReached = "the search stopped before it"
 
 // summaries are the reasons of the engine without names and numbers.

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxRepacks is how many times nodes are added to those that stay. Nearly always one plan is enough; a second keeps the nodes of
+// maxRepacks limits how many times nodes are added to those that stay. Nearly always one plan is enough; a second keeps the nodes of
 // pods that fit nowhere else.
 const maxRepacks = 3
 
@@ -18,7 +18,7 @@ type repack struct {
 	// snapshot has the pods to plan, and the nodes that stay.
 	snapshot *snapshot.Snapshot
 	plan     schedule.Plan
-	// hourly is what new nodes and those that stay cost, bound the least that they can cost, in $/h.
+	// hourly holds what new nodes and those that stay cost, bound the least that they can cost, in $/h.
 	hourly, bound float64
 	nodes         int
 	// stuck counts the nodes that stay because their pods fit on no new node.
@@ -51,7 +51,7 @@ func (a *assessment) repack(f *future) repack {
 	return out
 }
 
-// staying are the nodes that no plan replaces. Pods of node groups are planned only if Settings.NodeGroups asks for it.
+// staying are the nodes that no plan replaces. Pods of node groups are planned only if Settings.NodeGroups requests it.
 func (a *assessment) staying(f *future) map[string]bool {
 	pools := map[string]bool{}
 	for i := range f.Pools {

@@ -7,36 +7,36 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Report is what a cluster costs, and what it would cost. Costs are in $/h unless the name says otherwise.
+// Report describes what a cluster costs, and what it would cost. Costs are in $/h unless the name states otherwise.
 type Report struct {
-	// TakenAt is when the cluster was read.
+	// TakenAt is the time when the cluster was read.
 	TakenAt time.Time `json:"takenAt"`
 	// Cluster names it, empty if its name is not known.
 	Cluster string `json:"cluster"`
-	// Prices is where the prices come from, and how old they are.
+	// Prices states where the prices come from, and how old they are.
 	Prices string `json:"prices"`
-	// PricesProblem is why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
-	// Now is what the cluster has. Pending are the nodes that its pending pods get first, whoever runs the autoscaler.
+	// Now holds what the cluster has. Pending are the nodes that its pending pods get first, no matter who runs the autoscaler.
 	Now     Fleet   `json:"now"`
 	Pending Pending `json:"pending"`
 	// Consolidatable counts the nodes of NodePools: consolidation can change only these. NodeGroups is true if the outcomes Repacked and
 	// LowerBound are for the pods of the other nodes, too.
 	Consolidatable int  `json:"consolidatable"`
 	NodeGroups     bool `json:"nodeGroups"`
-	// Outcomes are what the same pods cost otherwise, in the order of Outcome's names.
+	// Outcomes holds what the same pods cost otherwise, in the order of Outcome's names.
 	Outcomes []Outcome `json:"outcomes"`
 	// Moves lead to the outcome Consolidated, in order.
 	Moves []Move `json:"moves"`
-	// Guards are what keeps consolidation from saving more.
+	// Guards holds what keeps consolidation from saving more.
 	Guards []Guard `json:"guards"`
-	// Rules are what constraints of pods and pools cost, those that cost most first.
+	// Rules holds what constraints of pods and pools cost, those that cost most first.
 	Rules []Rule `json:"rules"`
 	// Kept are the nodes that consolidation keeps, by reason.
 	Kept []Kept `json:"kept"`
-	// Usage is what pods request and use; nil if no metrics-server answers.
+	// Usage holds what pods request and use; nil if no metrics-server answers.
 	Usage *Usage `json:"usage,omitempty"`
-	// Doctor is what the doctor finds; nil if it was not run.
+	// Doctor holds what the doctor finds; nil if it was not run.
 	Doctor *Doctor `json:"doctor,omitempty"`
 	// Search are the bounds of the searches behind all this.
 	Search Search `json:"search"`
@@ -85,29 +85,29 @@ type Unpriced struct {
 // Pending are the pods that wait for a node.
 type Pending struct {
 	Pods int `json:"pods"`
-	// Nodes are those to launch for them, and what these cost.
+	// Nodes are the nodes to launch for them, and what these cost.
 	Nodes      int     `json:"nodes"`
 	HourlyCost float64 `json:"hourlyCost"`
 	// Unschedulable counts the pods that get no node. They count nowhere else.
 	Unschedulable int `json:"unschedulable"`
-	// DeletedNodes are those that are being deleted, and what these cost. Their pods are pending, too.
+	// DeletedNodes are the nodes that are being deleted, and what these cost. Their pods are pending, too.
 	DeletedNodes      int     `json:"deletedNodes"`
 	DeletedHourlyCost float64 `json:"deletedHourlyCost"`
 }
 
 // The names of outcomes.
 const (
-	// Consolidated is where consolidation ends, within all budgets, PodDisruptionBudgets, do-not-disrupt and consolidation policies.
+	// Consolidated states where consolidation finishes, within all budgets, PodDisruptionBudgets, do-not-disrupt and consolidation policies.
 	Consolidated = "consolidated"
-	// Unguarded is where it ends without these.
+	// Unguarded states where it finishes without these.
 	Unguarded = "unguarded"
 	// Repacked are new nodes for all pods of NodePools that launch for pods, planned at once.
 	Repacked = "repacked"
-	// LowerBound is what no plan can beat.
+	// LowerBound states what no plan can beat.
 	LowerBound = "lowerBound"
 )
 
-// Outcome is what the same pods cost otherwise.
+// Outcome describes what the same pods cost otherwise.
 type Outcome struct {
 	Name        string  `json:"name"`
 	HourlyCost  float64 `json:"hourlyCost"`
@@ -171,12 +171,12 @@ type Search struct {
 // Guard is a protection against disruption, and what it costs.
 type Guard struct {
 	Name string `json:"name"`
-	// HourlyCost is how much less the nodes would cost in the end without it alone.
+	// HourlyCost states how much less the nodes would cost in the end without it alone.
 	HourlyCost  float64 `json:"hourlyCost"`
 	MonthlyCost float64 `json:"monthlyCost"`
 	// Cut is true if a search behind the cost was stopped early: the cost is then rough.
 	Cut bool `json:"cut"`
-	// Nodes are how many it blocks now, by the objects that do it. Budgets that allow something block none: they bound how many nodes
+	// Nodes counts how many it blocks now, by the objects that do it. Budgets that allow something block none: they bound how many nodes
 	// change at once, so that sets that only pay together are not replaced.
 	Nodes   int           `json:"nodes"`
 	Objects []GuardObject `json:"objects"`
@@ -186,7 +186,7 @@ type Guard struct {
 type GuardObject struct {
 	Object string `json:"object"`
 	Nodes  int    `json:"nodes"`
-	// HourlyCost is what the blocked nodes cost, all of it: consolidation might keep some of them anyway.
+	// HourlyCost holds what the blocked nodes cost, all of it: consolidation might keep some of them anyway.
 	HourlyCost float64 `json:"hourlyCost"`
 }
 
@@ -205,7 +205,7 @@ type Rule struct {
 // Limits is the rule of a NodePool's spec.limits.
 const Limits = "limits"
 
-// Kept is how many nodes stay for one reason.
+// Kept counts how many nodes stay for one reason.
 type Kept struct {
 	Reason      string  `json:"reason"`
 	Nodes       int     `json:"nodes"`
@@ -242,7 +242,7 @@ func (r *Report) begun() (title string, nodes int) {
 	return title, r.Now.Nodes + p.Nodes - p.DeletedNodes
 }
 
-// comparableOutcomes are those that can differ from now. Without nodes of NodePools, consolidation does nothing, and if those of node
+// comparableOutcomes returns those that can differ from now. Without nodes of NodePools, consolidation does nothing, and if those of node
 // groups stay, no outcome differs.
 func (r *Report) comparableOutcomes() []Outcome {
 	var out []Outcome
@@ -255,7 +255,7 @@ func (r *Report) comparableOutcomes() []Outcome {
 	return out
 }
 
-// comparable is what the outcomes are compared with, in $/h.
+// comparable returns what the outcomes are compared with, in $/h.
 func (r *Report) comparable() float64 {
 	return r.Now.HourlyCost + r.Pending.HourlyCost - r.Pending.DeletedHourlyCost
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // samePlans reports whether the edit of a NodePool changes nothing that a Prospect depends on: neither the pool, its budgets and the
-// notes of controllers aside, nor what drifts. It says so only if it is sure.
+// notes of controllers aside, nor what drifts. It reports it only if it is sure.
 func samePlans(before, edited *inspect.View, name string) bool {
 	named := func(p *karpv1.NodePool) bool { return p.Name == name }
 	was, is := slices.IndexFunc(before.NodePools, named), slices.IndexFunc(edited.NodePools, named)
@@ -22,7 +22,7 @@ func samePlans(before, edited *inspect.View, name string) bool {
 	return slices.EqualFunc(before.NodeClaims, edited.NodeClaims, sameConditions)
 }
 
-// planned is what a Prospect depends on of a NodePool. Its steps are computed without budgets.
+// planned returns what a Prospect depends on of a NodePool. Its steps are computed without budgets.
 func planned(p *karpv1.NodePool) *karpv1.NodePool {
 	out := *p
 	out.ObjectMeta = metav1.ObjectMeta{

@@ -2,19 +2,19 @@ package assess
 
 import "github.com/dovetail-k8s/dovetail/internal/doctor"
 
-// Usage is what the pods request and use, where metrics-server answers.
+// Usage describes what the pods request and use, where metrics-server answers.
 type Usage struct {
-	// Pods are those with a measurement. CPU is in cores, memory in bytes.
+	// Pods are the pods with a measurement. CPU is in cores, memory in bytes.
 	Pods            int     `json:"pods"`
 	RequestedCPU    float64 `json:"requestedCPU"`
 	UsedCPU         float64 `json:"usedCPU"`
 	RequestedMemory float64 `json:"requestedMemory"`
 	UsedMemory      float64 `json:"usedMemory"`
-	// Workloads are those that request most more than they use, by the price of what they do not use.
+	// Workloads are the workloads that request most more than they use, by the price of what they do not use.
 	Workloads []WorkloadUsage `json:"workloads"`
 }
 
-// WorkloadUsage is what the pods of a workload request and use together.
+// WorkloadUsage describes what the pods of a workload request and use together.
 type WorkloadUsage struct {
 	Workload        string  `json:"workload"`
 	Pods            int     `json:"pods"`
@@ -24,9 +24,9 @@ type WorkloadUsage struct {
 	UsedMemory      float64 `json:"usedMemory"`
 }
 
-// Doctor is what the doctor finds, or why it was not run.
+// Doctor describes what the doctor finds, or why it was not run.
 type Doctor struct {
 	doctor.Report
-	// NotRun is why no check was made; empty if any was.
+	// NotRun states why no check was made; empty if any was.
 	NotRun string `json:"notRun,omitempty"`
 }

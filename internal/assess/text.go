@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxRows is how many rows of a table are printed: a page of a terminal. The other formats have all of them.
+	// maxRows limits how many rows of a table are printed: a page of a terminal. The other formats have all of them.
 	maxRows = 12
 )
 
@@ -130,7 +130,7 @@ func wrapped(text string, n int) []string {
 	return out
 }
 
-// shortened cuts text in its middle: names differ at both ends.
+// shortened cuts text in its middle: names differ at both limits.
 func shortened(text string, n int) string {
 	runes := []rune(text)
 	if len(runes) <= n || n < 5 {

@@ -10,13 +10,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 )
 
-// PodUse is what the containers of a pod use together, as metrics-server measured it: cores and bytes.
+// PodUse describes what the containers of a pod use together, as metrics-server measured it: cores and bytes.
 type PodUse struct{ CPU, Memory float64 }
 
-// maxWorkloads is how many workloads are listed: as many as a team can look at.
+// maxWorkloads limits how many workloads are listed: as many as a team can look at.
 const maxWorkloads = 10
 
-// gibPerCore is what a core costs on EC2, in GiB of memory: m7i, c7i and r7i of one size differ only in memory and price, and
+// gibPerCore states what a core costs on EC2, in GiB of memory: m7i, c7i and r7i of one size differ only in memory and price, and
 // a core costs as much as 9 GiB by their on-demand prices in us-east-1. It weighs what workloads leave unused.
 const gibPerCore = 9
 
@@ -58,7 +58,7 @@ func UsageOf(view *inspect.View, used map[types.NamespacedName]PodUse) *Usage {
 	return out
 }
 
-// unused is what a workload requests and does not use, in cores.
+// unused returns what a workload requests and does not use, in cores.
 func (w *WorkloadUsage) unused() float64 {
 	return max(0, w.RequestedCPU-w.UsedCPU) + max(0, w.RequestedMemory-w.UsedMemory)/(gibPerCore<<30)
 }

@@ -109,7 +109,7 @@ func (s *Search) bounds() string {
 	return line + "."
 }
 
-// stopped tells which searches ended early, and what is missing for it.
+// stopped reports which searches finished early, and what is missing for it.
 func (s *Search) stopped(outcomes []Outcome) []string {
 	var out []string
 	for _, o := range outcomes {
@@ -124,7 +124,7 @@ func (s *Search) stopped(outcomes []Outcome) []string {
 	return out
 }
 
-// words tell what the protection does now, and how sure its cost is.
+// words report what the protection does now, and how sure its cost is.
 func (g *Guard) words() string {
 	text := "They bound how many nodes change at once."
 	if g.Nodes > 0 {
@@ -222,7 +222,7 @@ func grouped(moves []Move) []Move {
 // onlyRemoves reports whether nothing takes the place of the nodes.
 func (m *Move) onlyRemoves() bool { return len(m.Launched) == 0 && m.Evictions == 0 }
 
-// example names a node that stays, with the reason in full if that says more.
+// example names a node that stays, with the reason in full if that states more.
 func (k *Kept) example() string {
 	if k.plain {
 		return "such as " + k.node

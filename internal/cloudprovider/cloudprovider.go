@@ -97,10 +97,10 @@ type Launched struct {
 // ErrNotFound means that the instance is gone for good: terminated, or never launched.
 var ErrNotFound = errors.New("instance not found")
 
-// ErrRebootRefused means that the cloud will not reboot the instance, however often it is asked.
+// ErrRebootRefused means that the cloud will not reboot the instance, however often it is queried.
 var ErrRebootRefused = errors.New("the cloud refuses to reboot the instance")
 
-// ErrOutcomeUnknown says that a call may have had its effect: no answer came, or the cloud failed.
+// ErrOutcomeUnknown states that a call may have had its effect: no answer came, or the cloud failed.
 var ErrOutcomeUnknown = errors.New("it is unknown whether the call has had an effect")
 
 // ErrIdentityMismatch means that the API server in use is not that of the configured cluster. Nothing may be written then.

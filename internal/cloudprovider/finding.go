@@ -1,6 +1,6 @@
 package cloudprovider
 
-// Certainty is how much is known about a Finding.
+// Certainty states how much is known about a Finding.
 type Certainty string
 
 // How certain a finding is. Only certain findings prevent launches.
@@ -16,12 +16,12 @@ const (
 // CauseUnknown is the cause of a failure without an explanation.
 const CauseUnknown = "Unknown"
 
-// Finding is why nodes do not join, or why that could not be found out.
+// Finding states why nodes do not join, or why that could not be found out.
 type Finding struct {
 	// Cause is CamelCase, a condition's reason and a metric's label; for example NodeRoleNotMapped.
 	Cause     string
 	Certainty Certainty
-	// Scope is what all claims with this cause have in common, for example role/arn:aws:iam::1:role/node. Empty if
+	// Scope holds what all claims with this cause have in common, for example role/arn:aws:iam::1:role/node. Empty if
 	// it concerns one instance only.
 	Scope string
 	// FromConfiguration is true for a fault that a check of the configuration finds, and no longer finds once it is fixed. A fault that only
@@ -33,7 +33,7 @@ type Finding struct {
 	InstanceGone bool
 	// Message is one sentence on what is wrong, with the names of the objects.
 	Message string
-	// Remedy is what to do about it: commands, or lines to add, each ready to be used.
+	// Remedy holds what to do about it: commands, or lines to add, each ready to be used.
 	Remedy string
 	// Deletes is true for a remedy that deletes something.
 	Deletes bool

@@ -2,7 +2,7 @@ package cloudprovider
 
 import "time"
 
-// InterruptionKind is what happens, or will happen, to instances; the values are those of metrics.
+// InterruptionKind describes what happens, or will happen, to instances; the values are those of metrics.
 type InterruptionKind string
 
 // The kinds of interruption.
@@ -32,9 +32,9 @@ const (
 type Message struct {
 	Kind        InterruptionKind
 	InstanceIDs []string
-	// At is when it happened; without a time in the message, when it was sent.
+	// At is the time when it happened; without a time in the message, when it was sent.
 	At time.Time
-	// Unreadable is why the message cannot be read; nil if it can.
+	// Unreadable states why the message cannot be read; nil if it can.
 	Unreadable error
 	// ID and Receipt are the queue's, Sent is when the queue received the message.
 	ID, Receipt string

@@ -13,7 +13,7 @@ import (
 type Resolution struct {
 	Status     awsv1.EC2NodeClassStatus
 	Conditions []Condition
-	// Next is when to resolve the class again.
+	// Next is the time when to resolve the class again.
 	Next time.Duration
 	// Err joins the errors of what could not be resolved. The rest is valid.
 	Err error

@@ -2,14 +2,14 @@ package cloudprovider
 
 import "time"
 
-// PriceState is where the prices of a capacity type come from.
+// PriceState states where the prices of a capacity type come from.
 type PriceState struct {
 	CapacityType string
-	// Read is when they were last read from the cloud; zero if never, and those that ship with the program are used.
+	// Read is the time when they were last read from the cloud; zero if never, and those that ship with the program are used.
 	Read time.Time
-	// Err is why the last attempt to read them failed, nil if it did not.
+	// Err states why the last attempt to read them failed, nil if it did not.
 	Err error
-	// NotReadReason is why they are not read from the cloud; empty if they are.
+	// NotReadReason states why they are not read from the cloud; empty if they are.
 	NotReadReason string
 	// Basis describes the prices that ship with the program: their region and month, and how missing ones are derived.
 	Basis string

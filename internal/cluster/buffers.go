@@ -32,7 +32,7 @@ type Shape struct {
 	Scalable   *int32
 }
 
-// PodTemplateError is why a buffer's pod template cannot be resolved. Reason is one of the condition ReadyForProvisioning.
+// PodTemplateError states why a buffer's pod template cannot be resolved. Reason is one of the condition ReadyForProvisioning.
 type PodTemplateError struct{ Reason, Message string }
 
 func (e *PodTemplateError) Error() string { return e.Message }

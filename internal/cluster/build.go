@@ -59,7 +59,7 @@ type Pool struct {
 	NodeClassLabel [2]string
 	// InstanceTypes are nil if the pool may launch nothing, for any reason.
 	InstanceTypes []*catalog.InstanceType
-	// KubeletFeatures are those that the kubelets of its images declare, as far as it is known: see KubeletFeatures.
+	// KubeletFeatures are the features that the kubelets of its images declare, as far as it is known: see KubeletFeatures.
 	KubeletFeatures []string
 }
 
@@ -67,11 +67,11 @@ type Pool struct {
 type Facts struct {
 	Now      time.Time
 	Settings snapshot.Settings
-	// Labels is what label keys mean on this cloud.
+	// Labels holds what label keys mean on this cloud.
 	Labels requirement.Labels
-	// NominationWindow is how long an initialized node keeps capacity reserved for the pods that it was launched for.
+	// NominationWindow states how long an initialized node keeps capacity reserved for the pods that it was launched for.
 	NominationWindow time.Duration
-	// TaintGracePeriod is how much longer it does while it has taints that something else may remove.
+	// TaintGracePeriod states how much longer it does while it has taints that something else may remove.
 	TaintGracePeriod time.Duration
 	// MarkedForDeletion are claims with a deletion that is decided, whether the objects show it or not.
 	MarkedForDeletion map[types.UID]bool
@@ -79,7 +79,7 @@ type Facts struct {
 	Disrupting map[types.UID][]string
 	// Nominated are nodes (by the snapshot's name) that are nominated for a pod, and until when.
 	Nominated map[string]time.Time
-	// BufferPods is how many virtual pods the last plan put on each node; nil before the first plan.
+	// BufferPods counts how many virtual pods the last plan put on each node; nil before the first plan.
 	BufferPods map[string]int
 	// Repair are the policies of node repair; nil if it is off.
 	Repair *repair.Policies
@@ -115,7 +115,7 @@ type snapshotBuilder struct {
 	unlaunched map[types.UID]*karpv1.NodeClaim
 	// preempting are the nodes on which kube-scheduler evicts pods for others, made on first use.
 	preempting map[string]bool
-	// health is how the nodes of each pool are repaired, made on first use.
+	// health states how the nodes of each pool are repaired, made on first use.
 	health map[string]poolHealth
 }
 
@@ -213,7 +213,7 @@ func providerIDs(claims []*karpv1.NodeClaim) map[string]bool {
 	return out
 }
 
-// volumeLimits is how many volumes of each driver a node can attach, by node.
+// volumeLimits returns how many volumes of each driver a node can attach, by node.
 func (w *snapshotBuilder) volumeLimits() map[string]map[string]int32 {
 	out := make(map[string]map[string]int32, len(w.CSINodes))
 	// Nearly all nodes have one driver, and one of a few limits: they share the map.

@@ -33,7 +33,7 @@ func NewCached[T client.Object](ctx context.Context, c ctrlcache.Cache, example 
 	return &Cached[T]{informer, informer.HasSynced, stored.GetStore()}, nil
 }
 
-// errNotSynced means that ctx has ended before the first list of objects was complete.
+// errNotSynced means that ctx is done before the first list of objects was complete.
 var errNotSynced = errors.New("list objects: the cache is not synced")
 
 // List waits for the cache to have all objects. They are shared with the cache and must not be changed.

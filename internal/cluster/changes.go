@@ -26,7 +26,7 @@ type Changes struct {
 	kinds     []client.Object
 
 	mu sync.Mutex
-	// watched is how many of kinds are counted.
+	// watched counts how many of kinds are counted.
 	watched int
 	count   atomic.Uint64
 }

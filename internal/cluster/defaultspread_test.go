@@ -27,7 +27,7 @@ func soft(config string) string {
 	return strings.ReplaceAll(config, "DoNotSchedule", "ScheduleAnyway")
 }
 
-// spreadOf plans objects under a scheduler configuration; a pool of all zones is there. It tells the pods per zone,
+// spreadOf plans objects under a scheduler configuration; a pool of all zones is there. It reports the pods per zone,
 // those that run already included, and how many are left over.
 func spreadOf(t *testing.T, config string, o cluster.Objects) string {
 	t.Helper()

@@ -59,7 +59,7 @@ func (s *State) readTaintRules(ctx context.Context, devices *Devices) error {
 	return nil
 }
 
-// addDevices adds the devices of initialized nodes that are not deleting, and what they tell about new nodes.
+// addDevices adds the devices of initialized nodes that are not deleting, and what they report about new nodes.
 func (w *snapshotBuilder) addDevices() {
 	if w.Devices == nil {
 		return

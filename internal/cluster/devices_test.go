@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// TestDevices has a node of others publish a device, and asks which nodes a pod can use it on.
+// TestDevices has a node of others publish a device, and finds out which nodes a pod can use it on.
 func TestDevices(t *testing.T) {
 	name, node := "c", "theirs"
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", UID: "uid-a"}}

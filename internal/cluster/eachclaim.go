@@ -8,7 +8,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// claimsPerPage is how many NodeClaims are read from the API server at once. A page takes about 20 MB while it is decoded; 5,000 claims
+// claimsPerPage sets how many NodeClaims are read from the API server at once. A page takes about 20 MB while it is decoded; 5,000 claims
 // in one answer take 200 MB.
 const claimsPerPage = 500
 

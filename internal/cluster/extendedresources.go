@@ -15,8 +15,8 @@ import (
 )
 
 // extendedResources decide which of the extended resources that pods request are served by DRA drivers, node by node and type by type,
-// as kube-scheduler does: a node whose device plugin reports an amount of the resource serves it by the plugin, also once the amount is
-// used up; any other by the devices that a class with the name of the resource selects.
+// as kube-scheduler does: a node with a device plugin that reports an amount of the resource serves it by the plugin, also once the
+// amount is used up; any other by the devices that a class with the name of the resource selects.
 type extendedResources struct {
 	*snapshotBuilder
 	known *dynamicresources.Extended
@@ -176,7 +176,7 @@ func (x *extendedResources) ofNodeInFlight(n *snapshot.Node) {
 	}
 }
 
-// hasPlugin reports whether a DaemonSet looks like the device plugin for a resource: its name or an image says so, and names the vendor,
+// hasPlugin reports whether a DaemonSet looks like the device plugin for a resource: its name or an image reports it, and names the vendor,
 // as nvcr.io/nvidia/k8s-device-plugin does for nvidia.com/gpu.
 func (x *extendedResources) hasPlugin(name corev1.ResourceName) bool {
 	domain, kind, _ := strings.Cut(string(name), "/")

@@ -79,7 +79,7 @@ func (w *extendedWorld) node(name string, devices int, allocatable string) {
 	}
 }
 
-// pod adds a pending pod whose container requests so many; edits change it.
+// pod adds a pending pod with a container that requests so many; edits change it.
 func (w *extendedWorld) pod(name, amount string, edits ...func(*corev1.Pod)) {
 	p := podOf(name, unschedulable)
 	p.UID = types.UID("uid-" + name)
@@ -110,7 +110,7 @@ func (w *extendedWorld) running(name, node, amount string, devices ...string) {
 	w.Devices.Claims = append(w.Devices.Claims, c)
 }
 
-// plan tells a valid plan, a line for each place.
+// plan reports a valid plan, a line for each place.
 func (w *extendedWorld) plan(t *testing.T) (out []string) {
 	t.Helper()
 	s := cluster.BuildSnapshot(w.Objects, cluster.Facts{Now: start, Labels: enginetest.World(nil).Labels})

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// poolHealth is how the nodes of a NodePool are repaired.
+// poolHealth describes how the nodes of a NodePool are repaired.
 type poolHealth struct {
 	policies *repair.Policies
 	vetoed   bool

@@ -9,7 +9,7 @@ import (
 )
 
 // Heartbeat reports whether two versions of a Node differ only in when its conditions were last reported. Every kubelet writes such a
-// version each five minutes, which is seventeen a second with 5,000 nodes, and several controllers ask for each.
+// version each five minutes, which is seventeen a second with 5,000 nodes, and several controllers request each.
 func Heartbeat(before, after *corev1.Node) bool {
 	return before.ResourceVersion != after.ResourceVersion &&
 		slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameCondition) &&

@@ -37,7 +37,7 @@ func TestImagesTellTheFeaturesOfTheirKubelets(t *testing.T) {
 	}
 }
 
-// A Node's own list counts once it has joined, whoever manages it.
+// A Node's own list counts once it has joined, no matter who manages it.
 func TestNodesHaveTheFeaturesThatTheirKubeletsDeclare(t *testing.T) {
 	declares := func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"X"} }
 	s := newTestCluster(t,

@@ -19,8 +19,8 @@ import (
 // nodeKind are nodes that publish equal devices: the pods of a DRA driver may run on the nodes of one pool alone.
 type nodeKind struct{ pool, instanceType string }
 
-// learnDevices adds to instance types the devices that nodes of the type and pool have published, of drivers whose
-// devices the catalog does not have for the type. The newest node counts: it is the most like the next.
+// learnDevices adds to instance types the devices that nodes of the type and pool have published, of drivers with
+// devices that the catalog does not have for the type. The newest node counts: it is the most like the next.
 func (w *snapshotBuilder) learnDevices(own map[string][]resourcev1.ResourceSliceSpec) {
 	newest := map[nodeKind]*snapshot.Node{}
 	published := map[nodeKind][]resourcev1.ResourceSliceSpec{}

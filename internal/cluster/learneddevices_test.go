@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// TestDevicesAreLearned has nodes publish devices, and asks what plans expect of new nodes.
+// TestDevicesAreLearned has nodes publish devices, and finds out what plans expect of new nodes.
 func TestDevicesAreLearned(t *testing.T) {
 	slice := func(node, driver string, devices ...string) *resourcev1.ResourceSlice {
 		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node + driver}, Spec: resourcev1.ResourceSliceSpec{

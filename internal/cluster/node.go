@@ -206,7 +206,7 @@ func (f *Facts) settledAt(claim *karpv1.NodeClaim, node *corev1.Node) time.Time 
 	return initialized.LastTransitionTime.Add(after)
 }
 
-// mayBeRemoved reports whether a taint of an initialized node is one that its owner may remove soon: neither the pool's nor one that says
+// mayBeRemoved reports whether a taint of an initialized node is one that its owner may remove soon: neither the pool's nor one that states
 // that the node must not be used.
 func mayBeRemoved(claim *karpv1.NodeClaim, t *corev1.Taint) bool {
 	if t.Effect == corev1.TaintEffectPreferNoSchedule || karpv1.IsTaintDisrupted(*t) ||

@@ -12,9 +12,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// judgeNominations finds the pending pods whose place on an initialized node others have taken, and the nodes that are too young to tell
-// whether they suit the pods that they were launched for. Pods stay nominated to such a node, unless their place is taken, or the node is
-// too small for them and always will be.
+// judgeNominations finds the pending pods that lost their place on an initialized node to others, and the nodes that are too young to
+// report whether they suit the pods that they were launched for. Pods stay nominated to such a node, unless their place is taken, or the
+// node is too small for them and always will be.
 //
 // Cost: linear in the nodes, and in the pods that they were launched for if any pod is pending.
 func (w *snapshotBuilder) judgeNominations() {

@@ -64,7 +64,7 @@ func TestOverlaidSnapshot(t *testing.T) {
 	}
 }
 
-// The version tells when prices for types without one are other than before.
+// The version reports when prices for types without one are other than before.
 func TestOverlayPrices(t *testing.T) {
 	named := v1alpha1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"x.large"}}
 	overlays := &cluster.Overlays{}

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// LastPodEvent is when a pod of a node last came, began to terminate, or ended; zero if none did. Pods of DaemonSets do
+// LastPodEvent returns when a pod of a node last came, began to terminate, or finished; zero if none did. Pods of DaemonSets do
 // not count. The times are those of the pods, not of the clock.
 func LastPodEvent(pods []*corev1.Pod) (last time.Time) {
 	for _, pod := range pods {
@@ -19,7 +19,7 @@ func LastPodEvent(pods []*corev1.Pod) (last time.Time) {
 	return last
 }
 
-// lastEvent is when the pod was last bound, began to terminate, or ended.
+// lastEvent returns when the pod was last bound, began to terminate, or finished.
 func lastEvent(pod *corev1.Pod) time.Time {
 	at := pod.CreationTimestamp.Time
 	for _, c := range pod.Status.Conditions {

@@ -36,7 +36,7 @@ func (s *State) readPodGroups(ctx context.Context, o *Objects) error {
 	return nil
 }
 
-// arrivingTime is how long after its creation kube-scheduler is expected to try a pod. One that it has not mentioned by then is held, by
+// arrivingTime sets how long after its creation kube-scheduler is expected to try a pod. One that it has not mentioned by then is held, by
 // its PodGroup or by a claim, or no scheduler takes it.
 const arrivingTime = time.Minute
 

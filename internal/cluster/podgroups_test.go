@@ -174,7 +174,7 @@ func TestGroupsHaveAllTheirPods(t *testing.T) {
 	}
 }
 
-// An API server begins and ends to serve PodGroups when it is restarted, and a controller may run before its role allows to list them.
+// An API server begins and stops to serve PodGroups when it is restarted, and a controller may run before its role allows to list them.
 func TestPodGroupsAreReadWhileTheyAreServed(t *testing.T) {
 	resource := schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
 	var informers informertest.FakeInformers

@@ -26,7 +26,7 @@ func NewCachedPods(ctx context.Context, c ctrlcache.Cache) (*CachedPods, error) 
 }
 
 // Watch calls changed for each pod that there is, was added or has changed, and deleted for one that is gone, in the order in which the
-// cache sees them, one at a time, until ctx ends. Both must return soon, and must not change the pod.
+// cache sees them, one at a time, until ctx is done. Both must return soon, and must not change the pod.
 //
 // A controller with a queue would do as well, but 30,000 pods that become pending at once are 30,000 entries of each queue, and as many
 // reconciles at every change.

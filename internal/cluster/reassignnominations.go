@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// maxPlaceChecks is how many comparisons of pods one snapshot makes to hand over places: a second of them. Thousands of waiting pods,
+// maxPlaceChecks limits how many comparisons of pods one snapshot makes to hand over places: a second of them. Thousands of waiting pods,
 // no two alike, beside hundreds of places would otherwise take minutes, with provisioning locked. Places that are left over wait for their
 // claims to launch.
 const maxPlaceChecks = 200_000
@@ -66,7 +66,7 @@ type reassignment struct {
 	keys   *podclass.Keys
 	// from is the first place that may suit pods of a class. Places are only ever taken, so those before it never will.
 	from map[string]int
-	// checks is how many comparisons are left.
+	// checks counts how many comparisons are left.
 	checks int
 	// apart are the terms that keep pods off other pods' nodes or zones, read when first needed.
 	apart     []apartTerm
@@ -103,7 +103,7 @@ func (h *reassignment) anyLabels(pod *corev1.Pod) bool {
 type freedPlace struct {
 	node *snapshot.Node
 	pod  *corev1.Pod
-	// room is what the claim was launched for, for the pod: less than the pod requests if that was resized since.
+	// room holds what the claim was launched for, for the pod: less than the pod requests if that was resized since.
 	room  corev1.ResourceList
 	taken bool
 }
@@ -151,8 +151,8 @@ func (w *snapshotBuilder) freedPlaces() []freedPlace {
 	return out
 }
 
-// launchedFor is how much of what the claim requests is for the pod: what it requests now, less what the claim's pods request now beyond
-// what the claim was launched for.
+// launchedFor returns how much of what the claim requests is for the pod: what it requests now, less what the claim's pods request now
+// beyond what the claim was launched for.
 func (w *snapshotBuilder) launchedFor(n *snapshot.Node, pod *corev1.Pod, known ...map[types.UID]*corev1.Pod) corev1.ResourceList {
 	room := snapshot.Requests(pod)
 	launch := w.unlaunched[n.ClaimUID].Spec.Resources.Requests
@@ -209,7 +209,7 @@ func (h *reassignment) heldPlaces() map[types.UID]bool {
 	return held
 }
 
-// usedOf is what the pods of the node request.
+// usedOf returns what the pods of the node request.
 func usedOf(n *snapshot.Node) corev1.ResourceList {
 	used := corev1.ResourceList{}
 	for _, pod := range n.Pods {
@@ -262,7 +262,7 @@ func sameConstraints(pod, other *corev1.Pod) bool {
 		slices.Equal(resources.HostPorts(pod), resources.HostPorts(other)) && (!boundToOthers(a) || sameLabels(pod, other))
 }
 
-// sameLabels reports whether selectors of pods cannot tell them apart, but by where they run: the API server gives a pod the zone and the
+// sameLabels reports whether selectors of pods cannot distinguish them , but by where they run: the API server gives a pod the zone and the
 // region of its node as labels when it is bound.
 func sameLabels(pod, other *corev1.Pod) bool {
 	within := func(a, b map[string]string) bool {

@@ -71,7 +71,7 @@ type ownerTemplates struct {
 	*snapshotBuilder
 	byUID  map[types.UID]*corev1.PodTemplateSpec
 	byName map[ownerName]*corev1.PodTemplateSpec
-	// requests are those of pods of a template, once they are known.
+	// requests are the requests of pods of a template, once they are known.
 	requests map[*corev1.PodTemplateSpec]corev1.ResourceList
 }
 
@@ -104,7 +104,7 @@ func (t *ownerTemplates) add(kind string, o client.Object, template *corev1.PodT
 	t.byName[ownerName{kind, o.GetNamespace(), o.GetName()}] = template
 }
 
-// requestsOf is what the pod will request when its owner makes it again; nil if its template is not known.
+// requestsOf returns what the pod will request when its owner makes it again; nil if its template is not known.
 func (t *ownerTemplates) requestsOf(pod *corev1.Pod) corev1.ResourceList {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -134,7 +134,8 @@ func (t *ownerTemplates) requestsOf(pod *corev1.Pod) corev1.ResourceList {
 }
 
 const (
-	// templateAge is how long the template of an owner counts as known. Those of ReplicaSets do not change, and those of StatefulSets rarely.
+	// templateAge sets how long the template of an owner counts as known. Those of ReplicaSets do not change, and those of StatefulSets
+	// rarely.
 	templateAge = 5 * time.Minute
 	// maxTemplateReads bounds how many owners are read for one Snapshot, so that none waits for hundreds of answers. After a restart, the
 	// next Snapshots read the others.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// servedInterval is how often the API server is asked whether it serves a kind. It begins or ends to when it is restarted with other
+// servedInterval sets how often the API server is queried whether it serves a kind. It begins or stops to when it is restarted with other
 // feature gates, or as another version.
 const servedInterval = time.Minute
 
@@ -30,7 +30,7 @@ type ServedKind struct {
 	forbidden func(error)
 
 	mu sync.Mutex
-	// read is when the API server was asked last; zero before it has answered.
+	// read is the time when the API server was queried last; zero before it has answered.
 	read   time.Time
 	served bool
 	// changes counts the changes of objects while they are served; seen is how many of them are in counted, which has those of before,
@@ -39,7 +39,7 @@ type ServedKind struct {
 	seen, counted uint64
 }
 
-// APIServer is what a ServedKind asks, and the informers that it starts and stops.
+// APIServer describes what a ServedKind queries, and the informers that it starts and stops.
 type APIServer struct {
 	Live      client.Reader
 	Informers ctrlcache.Informers

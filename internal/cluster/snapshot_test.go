@@ -33,7 +33,7 @@ func taint(key string, effect corev1.TaintEffect) corev1.Taint {
 
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// view is what a merged node shows, in few words.
+// view describes what a merged node shows, in few words.
 type view struct {
 	Name, Claim                                 string
 	CPU, GPU                                    string
@@ -212,7 +212,7 @@ func TestForeignNodeTakesPodsAsItIs(t *testing.T) {
 	}
 }
 
-// A claim and a node of others may bear one name.
+// A claim and a node of others may have one name.
 func TestClaimAndNodeOfOneName(t *testing.T) {
 	s := newTestCluster(t, claimOf("a", launched("i-1")), nodeOf("a", "i-9"), boundPod("p", "a")).snapshot(t)
 	wantNodes(t, s, "a", "a")
@@ -462,7 +462,7 @@ func TestVolumesAndLimits(t *testing.T) {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol-1"}}
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}}
-	// Not registered yet, the entry bears the claim's name; its CSINode the Node's.
+	// Not registered yet, the entry has the claim's name; its CSINode the Node's.
 	s := newTestCluster(t, claimOf("claim-a", launched("i-1")), nodeOf("node-a", "i-1"), csi, pvc, pv, class, driver, other).snapshot(t)
 	if diff := cmp.Diff(map[string]int32{"ebs.csi.aws.com": 25}, s.Nodes[0].VolumeLimits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
@@ -499,7 +499,7 @@ func TestACordonedNodeTakesNoPodsBeforeItHasTheTaint(t *testing.T) {
 	}
 }
 
-// No API server clears the nomination of a pod whose node is gone, and kube-scheduler tries the pod again like any other.
+// No API server clears the nomination of a pod with a node that is gone, and kube-scheduler tries the pod again like any other.
 func TestAPodWhoseNominatedNodeIsGoneNeedsANode(t *testing.T) {
 	nominated := func(node string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.NominatedNodeName = node }

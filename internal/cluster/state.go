@@ -39,7 +39,7 @@ type InstanceTypes interface {
 type Config struct {
 	// Cache reads from the informers, Live from the API server.
 	Cache, Live client.Reader
-	// Pods are those of the informers; nil reads them from Cache.
+	// Pods are the pods of the informers; nil reads them from Cache.
 	Pods Pods
 	// Nodes, NodeClaims and CSINodes are those of the informers; nil reads copies from Cache.
 	Nodes      Lister[*corev1.Node]
@@ -62,12 +62,12 @@ type Config struct {
 	Settings      snapshot.Settings
 	// Repair are the policies of node repair; nil if it is off.
 	Repair *repair.Policies
-	// Labels is what label keys mean on this cloud.
+	// Labels holds what label keys mean on this cloud.
 	Labels requirement.Labels
-	// NominationWindow is how long a nomination protects a node from disruption, and how long an initialized node keeps
+	// NominationWindow states how long a nomination protects a node from disruption, and how long an initialized node keeps
 	// capacity reserved for the pods that it was launched for.
 	NominationWindow time.Duration
-	// TaintGracePeriod is how long it does if the node has taints that something else may remove.
+	// TaintGracePeriod states how long it does if the node has taints that something else may remove.
 	TaintGracePeriod time.Duration
 	Now              func() time.Time
 	// ClaimsShown is the version up to which the cache has received NodeClaims; empty if it is not known, and nil never knows it.
@@ -91,7 +91,7 @@ type State struct {
 	disrupting map[types.UID][]string
 	// nominated holds nodes (by the snapshot's name) that are nominated for a pod, and until when.
 	nominated map[string]time.Time
-	// bufferPods is how many virtual pods the last plan put on each node; nil before the first plan.
+	// bufferPods counts how many virtual pods the last plan put on each node; nil before the first plan.
 	bufferPods map[string]int
 	// reserved counts, per pool, node slots under its limit that are reserved for claims about to be created.
 	reserved map[string]int64
@@ -282,7 +282,7 @@ func (s *State) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	return out, nil
 }
 
-// maxParallelReads is how many claims are read at once. A loaded API server, whose cache is late, takes up to a second for each.
+// maxParallelReads limits how many claims are read at once. A loaded API server with a cache that is late takes up to a second for each.
 const maxParallelReads = 20
 
 // readAllLive reads claims that the cache does not show from the API server. It drops those that are gone.
@@ -307,7 +307,7 @@ func (s *State) readAllLive(ctx context.Context, claims []*karpv1.NodeClaim) ([]
 	return slices.DeleteFunc(read, func(claim *karpv1.NodeClaim) bool { return claim == nil }), nil
 }
 
-// unseenTime is how long a claim counts as it was created while the cache cannot show it. A watch recovers from an interruption within
+// unseenTime sets how long a claim counts as it was created while the cache cannot show it. A watch recovers from an interruption within
 // that time. After it, the API server decides.
 const unseenTime = time.Minute
 

@@ -143,7 +143,7 @@ func TestFirstSnapshotReadsClaimsOfThePreviousProcess(t *testing.T) {
 func TestLostCreateResponse(t *testing.T) {
 	w := newTestCluster(t)
 	w.snapshot(t)
-	// The create took effect, but the answer was lost: the state is told to look, not what was made.
+	// The create took effect, but the answer was lost: the state is instructed to look, not what was made.
 	w.create(t, claimOf("a"))
 	wantNodes(t, w.snapshot(t))
 	w.Invalidate()
@@ -269,7 +269,7 @@ func TestMarkedForDeletion(t *testing.T) {
 	if deleting() {
 		t.Error("a spared node stays closed")
 	}
-	// The mark ends with the claim: its name and its node may come again.
+	// The mark finishes with the claim: its name and its node may come again.
 	w.MarkForDeletion(c.UID)
 	for _, api := range []client.Client{w.cache, w.live} {
 		if err := api.Delete(t.Context(), c); err != nil {

@@ -38,8 +38,8 @@ func (w *snapshotBuilder) addCapacities(v *snapshot.Volumes) {
 	}
 }
 
-// eachOfOneNode reports whether each of the objects with a topology is about a single node, by a label whose value is the node's name: that
-// is how drivers for the disks of nodes tell them apart. Objects of nodes that are gone do not count.
+// eachOfOneNode reports whether each of the objects with a topology is about a single node, by a label with a value that is the node's
+// name: that is how drivers for the disks of nodes distinguish them . Objects of nodes that are gone do not count.
 func (w *snapshotBuilder) eachOfOneNode(list []*storagev1.CSIStorageCapacity) bool {
 	found := false
 	for _, c := range list {

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// TaintOwnerWindow is how long the removal of a startup taint from any node proves that the taint's owner works. A
+	// TaintOwnerWindow sets how long the removal of a startup taint from any node proves that the taint's owner works. A
 	// throttled owner may need a minute for one node; one that has removed none for two minutes has most likely
 	// stopped.
 	TaintOwnerWindow = 2 * time.Minute
-	// maxLag is how much older a node may be than others that the owner has untainted since. Owners process nodes
+	// maxLag limits how much older a node may be than others that the owner has untainted since. Owners process nodes
 	// roughly in the order of creation; a node that lags by more has been skipped, however busy the owner is.
 	maxLag = 5 * time.Minute
 )

@@ -15,7 +15,7 @@ type Version struct{ objects, marks, types uint64 }
 
 // Version returns the present version. Snapshots that are taken after two equal versions, and before the second of them, differ only
 // by what depends on the time. It returns false if the version is not known: changes are not counted, or a Snapshot would read from the
-// API server, or include capacity buffers, whose pod templates are in objects of any kind.
+// API server, or include capacity buffers. Their pod templates are in objects of any kind.
 //
 // Cost: independent of the number of nodes and pods.
 func (s *State) Version(ctx context.Context) (Version, bool) {

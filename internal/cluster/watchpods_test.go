@@ -25,7 +25,7 @@ func (i informers) GetInformer(context.Context, client.Object, ...ctrlcache.Info
 	return i.pods, nil
 }
 
-// What watches pods sees those that there were, and each change, until it ends. A pod that took the name of another is another pod.
+// What watches pods sees those that there were, and each change, until it finishes. A pod that took the name of another is another pod.
 func TestPodsAreWatched(t *testing.T) {
 	source := framework.NewFakeControllerSource()
 	pod := func(uid, node string) *corev1.Pod {

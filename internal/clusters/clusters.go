@@ -9,11 +9,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Result is what was found in a cluster, or why nothing was.
+// Result describes what was found in a cluster, or why nothing was.
 type Result[R any] struct {
 	// Context is the context of the kubeconfig file.
 	Context string `json:"context"`
-	// Error is why there is no report; empty if there is one.
+	// Error states why there is no report; empty if there is one.
 	Error  string `json:"error,omitempty"`
 	Report *R     `json:"report,omitempty"`
 	// Server is the address of the API server: several contexts may have one. It is empty if it is not known.
@@ -21,7 +21,7 @@ type Result[R any] struct {
 }
 
 // Each examines clusters, so many at a time, and returns the results in the order of the contexts. An error of one cluster stops no
-// other. It ends early, with the error of ctx in the results that are missing, if ctx does.
+// other. It finishes early, with the error of ctx in the results that are missing, if ctx does.
 func Each[R any](ctx context.Context, contexts []string, atOnce int, examine func(context.Context, string) (*R, error)) []Result[R] {
 	out := make([]Result[R], len(contexts))
 	turns := make(chan struct{}, max(atOnce, 1))

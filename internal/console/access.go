@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// RightPath is the non-resource URL that a user needs the verb get for, to read a console that is reached from other machines. It is one
+// RightPath is the non-resource URL that a user needs the verb get for, to read a console that is reached from other computers. It is one
 // right for the whole console, which shows what the controller reads: nodes, pods and NodePools of all namespaces.
 const RightPath = "/console"
 
@@ -24,15 +24,15 @@ const RightPath = "/console"
 const readerRule = "- nonResourceURLs: [\"" + RightPath + "\"]\n  verbs: [get]\n"
 
 const (
-	// allowedAge is how long a user who was let in stays so: a right that is taken away, or a token that expires, ends within it.
+	// allowedAge sets how long a user who was let in stays so: a right that is taken away, or a token that expires, finishes within it.
 	allowedAge = 30 * time.Second
-	// refusedAge is how long a refusal is repeated without a review: a right that has just been given works after it.
+	// refusedAge sets how long a refusal is repeated without a review: a right that has just been given works after it.
 	refusedAge = 3 * time.Second
 	// maxDecisions bounds the decisions that are kept. More people than that do not look at once.
 	maxDecisions = 1000
-	// maxReviews is how many reviews are under way at once: whoever sends made-up tokens must not keep the API server busy.
+	// maxReviews limits how many reviews are under way at once: anyone who sends made-up tokens must not keep the API server busy.
 	maxReviews = 8
-	// reviewTimeout is how long a review may take. The API server answers within milliseconds; a webhook behind it takes longer.
+	// reviewTimeout sets how long a review may take. The API server answers within milliseconds; a webhook behind it takes longer.
 	reviewTimeout = 10 * time.Second
 	// maxToken is longer than any token of Kubernetes, OIDC or EKS, in bytes.
 	maxToken = 16 << 10
@@ -92,7 +92,7 @@ type access struct {
 	decisions map[[sha256.Size]byte]decision
 }
 
-// decision is who is let in until when; why not, if refused is set.
+// decision states who is let in until when; why not, if refused is set.
 type decision struct {
 	refused *Problem
 	until   time.Time
@@ -103,7 +103,7 @@ func newAccess(r Reviewer, now func() time.Time) *access {
 }
 
 // protect answers the API only to users with the right. The page itself has nothing of the cluster: a browser loads it without a token,
-// asks the user for one, and sends that with each request. There is no cookie that a request of another site would have, too.
+// queries the user for one, and sends that with each request. There is no cookie that a request of another site would have, too.
 func (a *access) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, apiRoot) {
@@ -136,7 +136,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// review ends a request that lasts, a stream of events, once its user would not be let in any more.
+// review stops a request that lasts, a stream of events, once its user would not be let in any more.
 func (a *access) review(ctx context.Context, token string, end func()) {
 	again := time.NewTicker(allowedAge)
 	defer again.Stop()

@@ -36,7 +36,7 @@ func (*tokens) May(_ context.Context, user *authenticationv1.UserInfo) (bool, er
 	return user.Username == "ann", nil
 }
 
-// protected is the answer of a console that is reached from other machines.
+// protected is the answer of a console that is reached from other computers.
 func protected(handler http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "https://dovetail.kube-system.svc:8484"+path, nil)
 	for i := 0; i < len(headers); i += 2 {

@@ -451,7 +451,7 @@ func TestAViewThatIsExpensiveToReadIsSharedLonger(t *testing.T) {
 	}
 }
 
-// While the API server is away, explanations are those of the last View, and it is not asked with each request.
+// While the API server is away, explanations are those of the last View, and it is not queried with each request.
 func TestTheLastViewStaysWhileTheAPIServerIsAway(t *testing.T) {
 	w := newWorld(t)
 	reads, view, now := 0, w.view, w.Now()

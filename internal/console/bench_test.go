@@ -49,7 +49,7 @@ func BenchmarkWhatIf(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, over all cores.
+// cpuTime returns what this process has used, over all cores.
 func cpuTime(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -32,7 +32,7 @@ type Cluster struct {
 	// Stuck are pending pods that get no node unless something changes.
 	Stuck int       `json:"stuck"`
 	Spend top.Spend `json:"cost"`
-	// Changes is how many changes are planned; null before the first plan.
+	// Changes counts how many changes are planned; null before the first plan.
 	Changes *int `json:"changes"`
 	// Errors and Warnings are how many the doctor has found; null before it has run.
 	Errors   *int `json:"errors"`
@@ -65,9 +65,9 @@ func (c *Console) row() Cluster {
 }
 
 const (
-	// overviewFindingsAge is how old the findings of an overview may be. Its checks read each cluster as a whole.
+	// overviewFindingsAge sets how old the findings of an overview may be. Its checks read each cluster as a whole.
 	overviewFindingsAge = 10 * time.Minute
-	// diagnoseTimeout is how long the checks of one cluster may keep those of the others waiting.
+	// diagnoseTimeout sets how long the checks of one cluster may keep those of the others waiting.
 	diagnoseTimeout = 2 * time.Minute
 )
 
@@ -136,7 +136,7 @@ func (s *Several) Handler() http.Handler {
 	return fromHere.guarded(mux)
 }
 
-// diagnose makes the checks of the doctor in the clusters whose findings are old, one after the other, unless that is being done.
+// diagnose makes the checks of the doctor in the clusters with findings that are old, one after the other, unless that is being done.
 func (s *Several) diagnose() {
 	if s.stopped.Err() != nil || !s.diagnosing.TryLock() {
 		return

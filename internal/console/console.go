@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
-// Sources is what the console shows, and how it reads it.
+// Sources describes what the console shows, and how it reads it.
 type Sources struct {
 	// Version is that of the program.
 	Version string
@@ -41,7 +41,7 @@ type Sources struct {
 	Diagnose func(ctx context.Context) (doctor.Report, error)
 	// Decisions opens the recording of a controller; nil without one.
 	Decisions func() (*recorder.Recording, error)
-	// Search is how consolidation is searched in what a recording has. That of a View is its own.
+	// Search states how consolidation is searched in what a recording has. That of a View is its own.
 	Search consolidate.Settings
 	// Now is the time.
 	Now func() time.Time
@@ -85,7 +85,7 @@ func (c *Console) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// lookedAway is how long after the last request nobody looks any more: longer than a reload of the page takes.
+// lookedAway sets how long after the last request nobody looks any more: longer than a reload of the page takes.
 const lookedAway = time.Minute
 
 // serveWhileLooked waits for the first request until nobody looks, again and again. What was read and computed for those who looked is

@@ -24,10 +24,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// fleetTime is when a generated fleet is seen.
+// fleetTime is the time when a generated fleet is seen.
 var fleetTime = time.Date(2026, 11, 19, 14, 32, 8, 0, time.UTC)
 
-// podsPerNode is how many pods of workloads a generated node has, besides two of DaemonSets.
+// podsPerNode sets how many pods of workloads a generated node has, besides two of DaemonSets.
 const podsPerNode = 18
 
 // fleetPool is a pool of a generated fleet, with its share of the nodes, and their instance types.
@@ -35,7 +35,7 @@ type fleetPool struct {
 	name  string
 	share float64
 	types []string
-	// own is true for a pool whose nodes have a taint, which its pods alone tolerate.
+	// own is true for a pool with nodes that have a taint, which its pods alone tolerate.
 	own bool
 }
 
@@ -91,7 +91,7 @@ type fleetMaker struct {
 	types   map[string]*catalog.InstanceType
 	random  *rand.Rand
 	pods    int
-	// tolerations are those of the pods of the pool that is made.
+	// tolerations are the tolerations of the pods of the pool that is made.
 	tolerations []corev1.Toleration
 }
 

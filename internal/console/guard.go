@@ -21,7 +21,7 @@ type reach struct {
 	// anyHost lets it be reached by any name. Without a login, that would let a site in that makes a name of its own resolve to
 	// 127.0.0.1 (DNS rebinding); with one, such a site has no token.
 	anyHost bool
-	// body is how long a request may take to send its body; zero means that it may take for ever.
+	// body states how long a request may take to send its body; zero means that it may take forever.
 	body time.Duration
 }
 
@@ -61,7 +61,7 @@ func (from reach) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// boundBody ends the reading of a body that does not come in time. Once it is read, the request may take as long as it does: a
+// boundBody stops the reading of a body that does not come in time. Once it is read, the request may take as long as it does: a
 // deadline that stays would end the answer, too.
 func (from reach) boundBody(w http.ResponseWriter, r *http.Request) {
 	if from.body == 0 || r.Method != http.MethodPost {
@@ -87,7 +87,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// methods are those of a path. What-if takes a manifest, which is too large for an address; it writes nothing either.
+// methods returns those of a path. What-if takes a manifest, which is too large for an address; it writes nothing either.
 func methods(path string) []string {
 	if path == whatIfPath || strings.HasPrefix(path, clustersPath+"/") && strings.HasSuffix(path, strings.TrimPrefix(whatIfPath, apiRoot)) {
 		return []string{http.MethodPost}
@@ -95,7 +95,7 @@ func methods(path string) []string {
 	return []string{http.MethodGet, http.MethodHead}
 }
 
-// refusal is why a request is not answered; empty if it is.
+// refusal returns why a request is not answered; empty if it is.
 func (from reach) refusal(r *http.Request) string {
 	if !from.anyHost && !loopback(r.Host) {
 		return "the console answers at localhost and 127.0.0.1 only, not at " + r.Host

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A browser, or somebody else, that sends half of a what-if does not keep a connection open for ever.
+// A browser, or somebody else, that sends half of a what-if does not keep a connection open forever.
 func TestUnfinishedBodiesAreClosed(t *testing.T) {
 	from := reach{scheme: "http", body: 50 * time.Millisecond}
 	ended := make(chan error, 1)

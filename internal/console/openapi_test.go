@@ -29,7 +29,7 @@ type schema struct {
 	fields []string // the names of the properties, in the order of the struct
 }
 
-// schemas are those of Go types, by name.
+// schemas are the schemas of Go types, by name.
 type schemas map[string]*schema
 
 const refPrefix = "#/components/schemas/"

@@ -10,12 +10,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
-// errEnough ends a walk through a recording.
+// errEnough stops a walk through a recording.
 var errEnough = errors.New("enough")
 
 // Past is the cluster as a controller saw it.
 type Past struct {
-	// Asked is the time that was asked for, Seen that of the last pass before it. Pass is its ID.
+	// Asked is the time that was requested, Seen that of the last pass before it. Pass is its ID.
 	Asked time.Time `json:"asked"`
 	Seen  time.Time `json:"seen"`
 	Pass  string    `json:"pass"`

@@ -13,16 +13,16 @@ type Pending struct {
 	At time.Time `json:"at"`
 	// Unknown is true if pods may not be read, or have not been yet.
 	Unknown bool `json:"unknown"`
-	// Planned is when the engine last planned them; null if it has not yet, and the reasons are kube-scheduler's.
+	// Planned is the time when the engine last planned them; null if it has not yet, and the reasons are kube-scheduler's.
 	Planned *time.Time `json:"planned"`
-	// Stuck is how many pods need a change to run, Fits how many get a node as they are. Of Waiting pods nobody has decided yet: they need
+	// Stuck counts how many pods need a change to run, Fits how many get a node as they are. Of Waiting pods nobody has decided yet: they need
 	// no change.
 	Stuck   int `json:"stuck"`
 	Fits    int `json:"fits"`
 	Waiting int `json:"waiting"`
-	// Workloads is how many groups there are.
+	// Workloads counts how many groups there are.
 	Workloads int `json:"workloads"`
-	// Found is how many groups have the text that is asked for, those first that need a change, then by waiting time. Groups are some of
+	// Found counts how many groups have the text that is requested, those first that need a change, then by waiting time. Groups are some of
 	// them, from index From on.
 	Found  int            `json:"found"`
 	From   int            `json:"from"`
@@ -38,27 +38,27 @@ type PendingGroup struct {
 	// Pods are the names of the first pods, the oldest first. Count is how many there are.
 	Pods  []string `json:"pods"`
 	Count int      `json:"count"`
-	// Since is when the oldest was created.
+	// Since is the time when the oldest was created.
 	Since time.Time `json:"since"`
 	// CPU is the request of the oldest in millicores, Memory in bytes.
 	CPU    int64 `json:"cpuMillicores"`
 	Memory int64 `json:"memoryBytes"`
-	// Why is what becomes of it, or why it gets no node; Fits reports which of the two.
+	// Why holds what becomes of it, or why it gets no node; Fits reports which of the two.
 	Why  string `json:"why"`
 	Fits bool   `json:"fits"`
 	// Waiting is true if nothing is to be done: kube-scheduler, or the next plan, decides.
 	Waiting bool `json:"waiting"`
 
-	// names are those of all pods.
+	// names are the names of all pods.
 	names []string
 }
 
 const (
-	// mostGroups is how many groups an answer has: several screens of them.
+	// mostGroups limits how many groups an answer has: several screens of them.
 	mostGroups = 200
-	// namedPods is how many pods of a group are named: as many as a page lists without scrolling.
+	// namedPods sets how many pods of a group are named: as many as a page lists without scrolling.
 	namedPods = 20
-	// mostFind is how long a text to find may be: that of a namespace and a name.
+	// mostFind limits how long a text to find may be: that of a namespace and a name.
 	mostFind = 320
 )
 

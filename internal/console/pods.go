@@ -29,7 +29,7 @@ type NodePods struct {
 	Nodes map[string][]Pod `json:"nodes"`
 }
 
-// maxAsked is how many nodes a request may ask for: as many as can show their pods on one screen.
+// maxAsked limits how many nodes a request may request: as many as can show their pods on one screen.
 const maxAsked = 500
 
 func (c *Console) pods(r *http.Request) (any, error) {
@@ -56,7 +56,7 @@ func (c *Console) pods(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// workloadOf is what makes the pod: the Deployment of its ReplicaSet, else its owner, else the pod.
+// workloadOf returns what makes the pod: the Deployment of its ReplicaSet, else its owner, else the pod.
 func workloadOf(p *corev1.Pod) (kind, name string) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil {

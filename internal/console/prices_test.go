@@ -32,8 +32,8 @@ func dearer(view *inspect.View, pool string) {
 	view.Snapshot.Pools[at].InstanceTypes = own
 }
 
-// One fleet has one price per hour, whoever reads it: with a NodePool whose prices an overlay has changed, a NodePool that can launch
-// nothing, and a node of a node group.
+// One fleet has one price per hour, no matter who reads it: with a NodePool with prices that an overlay has changed, a NodePool that can
+// launch nothing, and a node of a node group.
 func TestOneFleetHasOnePriceForEveryReader(t *testing.T) {
 	view := fleetView(t, 40)
 	dearer(view, "data")

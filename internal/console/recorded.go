@@ -28,10 +28,10 @@ func (s *Sources) ShowRecording(recording *recorder.Recording) error {
 	return s.showPass(last, prices)
 }
 
-// pricesBack is how far back prices are looked for: a cluster without a NodePool that can launch has none.
+// pricesBack sets how far back prices are looked for: a cluster without a NodePool that can launch has none.
 const pricesBack = time.Hour
 
-// lastPrices are those of a pass, or of the last one before it that has some.
+// lastPrices returns those of a pass, or of the last one before it that has some.
 func lastPrices(recording *recorder.Recording, last *recorder.PassRecord) (*fleet.Prices, error) {
 	found := last.Objects.Pools
 	if !canLaunch(found) {
@@ -79,7 +79,7 @@ func (s *Sources) showPass(p *recorder.PassRecord, prices *fleet.Prices) error {
 	return nil
 }
 
-// recordedPrices is where the prices of a pass come from.
+// recordedPrices states where the prices of a pass come from.
 const recordedPrices = "the recording"
 
 // recordedView is the cluster as a pass saw it.
@@ -110,7 +110,7 @@ func timeOf(r *http.Request) (time.Time, error) {
 }
 
 // explained is an explanation of the cluster as it is, or as the last pass before the time of the request saw it. Of the past, nothing
-// is kept: it does not change, so the page asks once.
+// is kept: it does not change, so the page queries once.
 func (c *Console) explained(r *http.Request, key string, explain func(*planned) (any, error)) (any, error) {
 	if !r.URL.Query().Has(atParameter.Name) {
 		return c.views.explain(r.Context(), key, explain)
@@ -124,7 +124,7 @@ func (c *Console) explained(r *http.Request, key string, explain func(*planned) 
 	})
 }
 
-// passAt asks a question on the last pass before a time. Requests for the past take turns: each decodes a part of the recording.
+// passAt puts a question on the last pass before a time. Requests for the past take turns: each decodes a part of the recording.
 func (c *Console) passAt(ctx context.Context, at time.Time, ask func(*recorder.PassRecord) (any, error)) (any, error) {
 	end, err := c.reading.begin(ctx)
 	if err != nil {

@@ -150,7 +150,7 @@ func (c *Console) pastRoutes() []route {
 	}
 }
 
-// About is what the console can show.
+// About describes what the console can show.
 type About struct {
 	Version string `json:"version"`
 	Cluster string `json:"cluster"`
@@ -264,7 +264,7 @@ type Decisions struct {
 }
 
 const (
-	// recentDecisions is how far back the list reaches by default: the night and the day before it.
+	// recentDecisions sets how far back the list reaches by default: the night and the day before it.
 	recentDecisions = 24 * time.Hour
 	// mostDecisions bounds the list: 6 MB. A busy cluster has some thousands in a day.
 	mostDecisions = 20_000

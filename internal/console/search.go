@@ -22,9 +22,9 @@ type FoundPod struct {
 }
 
 const (
-	// leastSearched is how many characters a search has at least, mostSearched how many at most: those of a namespace and a name.
+	// leastSearched sets how many characters a search has at least, mostSearched how many at most: those of a namespace and a name.
 	leastSearched, mostSearched = 1, 320
-	// mostFound is how many pods an answer has: as many as a person reads before typing on.
+	// mostFound limits how many pods an answer has: as many as a person reads before typing on.
 	mostFound = 20
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// shutdownTimeout is how long requests may take to finish after Ctrl-C. An explanation takes a second or two.
+// shutdownTimeout sets how long requests may take to finish after Ctrl-C. An explanation takes a second or two.
 const shutdownTimeout = 3 * time.Second
 
 // Serve serves, and runs what is served, until the context is canceled.
@@ -28,6 +28,6 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, run
 			_ = server.Close() // what still runs only reads
 		}
 	})
-	_ = server.Serve(listener) // it ends with the context
+	_ = server.Serve(listener) // it finishes with the context
 	running.Wait()
 }

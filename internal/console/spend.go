@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
-// SpendPoint is what the nodes cost at one time, in $/h.
+// SpendPoint describes what the nodes cost at one time, in $/h.
 type SpendPoint struct {
 	At         time.Time `json:"at"`
 	Reserved   float64   `json:"reservedHourlyCost"`
@@ -26,26 +26,26 @@ type SpendPoint struct {
 	Nodes      int       `json:"nodes"`
 	// Pending pods have no node; null if pods may not be read.
 	Pending *int `json:"pending"`
-	// Unpriced is how many nodes have no known price. They count as 0.
+	// Unpriced counts how many nodes have no known price. They count as 0.
 	Unpriced int `json:"unpriced"`
 }
 
-// Spend is what the nodes cost over time.
+// Spend describes what the nodes cost over time.
 type Spend struct {
 	// Recorded is true if the points are of a recording, false if this console has observed them.
 	Recorded bool `json:"recorded"`
-	// Since is when the points begin to be known; null before the first.
+	// Since is the time when the points begin to be known; null before the first.
 	Since *time.Time `json:"since"`
 	// Points are one for each minute that is known, at most a day of them, the oldest first. Minutes may be missing.
 	Points []SpendPoint `json:"points"`
-	// Read is the share of the recording that has been read, from 0 to 1: ask again for the rest.
+	// Read is the share of the recording that has been read, from 0 to 1: query again for the rest.
 	Read float64 `json:"read"`
 }
 
 const (
-	// spendMinutes is how many points are kept: a day, in 150 kB.
+	// spendMinutes sets how many points are kept: a day, in 150 kB.
 	spendMinutes = 24 * 60
-	// spendBounds is how many lower bounds are computed of a recording: each is a plan for all pods, 0.2 s with 1,000 nodes.
+	// spendBounds sets how many lower bounds are computed of a recording: each is a plan for all pods, 0.2 s with 1,000 nodes.
 	spendBounds = 24
 	// spendTime bounds what one request reads of a recording.
 	spendTime = 2 * time.Second
@@ -146,11 +146,12 @@ type recordedSpend struct {
 	history
 	// through is the time of the last pass that is among the points, bounded that of the last lower bound.
 	through, bounded time.Time
-	// prices are those of the last pass that had any.
+	// prices are the prices of the last pass that had any.
 	prices *fleet.Prices
 }
 
-// pricesOf are those of a pass: a pass in which no NodePool may launch has none, and those of the last pass that had some stand for them.
+// pricesOf returns those of a pass: a pass in which no NodePool may launch has none, and those of the last pass that had some stand for
+// them.
 func (s *recordedSpend) pricesOf(p *recorder.PassRecord) *fleet.Prices {
 	if canLaunch(p.Objects.Pools) || s.prices == nil {
 		return recordedPricesOf(p.Objects.Pools)

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
-// Link is how the console is connected to the cluster. The page shows each state of it.
+// Link describes how the console is connected to the cluster. The page shows each state of it.
 type Link struct {
 	Cluster string `json:"cluster"`
 	// File is true for a cluster from files, which never changes.
@@ -27,7 +27,7 @@ type Link struct {
 	// Forbidden are the resources that the user may not list and watch, Rule the rules of a ClusterRole that would let them.
 	Forbidden []string `json:"forbidden"`
 	Rule      string   `json:"rule"`
-	// NotPlanned is why there is no forecast of this state; empty if there is one, or will be.
+	// NotPlanned states why there is no forecast of this state; empty if there is one, or will be.
 	NotPlanned string `json:"notPlanned"`
 }
 
@@ -48,8 +48,8 @@ type Summary struct {
 	Stuck   int       `json:"stuck"`
 	Waiting int       `json:"waiting"`
 	Spend   top.Spend `json:"cost"`
-	// Planned is when the forecast was made; null before the first one. Changes are those in progress and what it has that is still to
-	// come, Notes what it ignored. Both are null in a Change in which they are those of before.
+	// Planned is the time when the forecast was made; null before the first one. Changes are those in progress and what it has that is still
+	// to come, Notes what it ignored. Both are null in a Change in which they are those of before.
 	Planned *time.Time   `json:"planned"`
 	Changes []top.Change `json:"changes"`
 	Notes   []string     `json:"notes"`
@@ -65,7 +65,7 @@ type Fleet struct {
 	Nodes    []Node    `json:"nodes"`
 }
 
-// Change is what differs from an earlier Fleet.
+// Change describes what differs from an earlier Fleet.
 type Change struct {
 	Sequence int       `json:"sequence"`
 	At       time.Time `json:"at"`
@@ -163,7 +163,7 @@ func (s *state) changeSince(before *Fleet) ([]byte, error) {
 	return data, err
 }
 
-// since is what differs from an earlier Fleet.
+// since returns what differs from an earlier Fleet.
 func (f *Fleet) since(before *Fleet) Change {
 	out := Change{Sequence: f.Sequence, At: f.At, Link: f.Link, Summary: f.Summary, Changed: []Node{}, Removed: []string{}}
 	if samePlan(&f.Summary, &before.Summary) {
@@ -207,7 +207,7 @@ type hub struct {
 	// next is closed when there is another state, done when there will be none.
 	next chan struct{}
 	done chan struct{}
-	// streams is how many browsers listen.
+	// streams counts how many browsers listen.
 	streams int
 	// looked has a value after a request, until it is taken.
 	looked  chan struct{}
@@ -236,7 +236,7 @@ func (h *hub) look() {
 	}
 }
 
-// awaitLook returns true after a request, or after so long with a stream open; false if nobody looks, or ctx has ended.
+// awaitLook returns true after a request, or after so long with a stream open; false if nobody looks, or ctx is done.
 func (h *hub) awaitLook(ctx context.Context, within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()

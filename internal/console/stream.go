@@ -12,9 +12,9 @@ const (
 	// frameInterval is the shortest time between two events of a stream: people read no faster, and what happens in between is one
 	// change.
 	frameInterval = 100 * time.Millisecond
-	// heartbeat is how often a silent stream shows that the server is there. The page waits for three of them.
+	// heartbeat sets how often a silent stream shows that the server is there. The page waits for three of them.
 	heartbeat = 10 * time.Second
-	// writeTimeout is how long a browser may take for one event before the stream is closed. It then opens another.
+	// writeTimeout sets how long a browser may take for one event before the stream is closed. It then opens another.
 	writeTimeout = 30 * time.Second
 )
 

@@ -12,7 +12,7 @@ type turns struct {
 	waiting, turn chan struct{}
 }
 
-// maxWaiting is how many requests may wait for the one that works: as many as people make at once.
+// maxWaiting limits how many requests may wait for the one that works: as many as people make at once.
 const maxWaiting = 8
 
 func newTurns() turns {

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// viewAge is how old the View of an explanation may be in a cluster that changes all the time: a person clicks through several nodes in
+	// viewAge sets how old the View of an explanation may be in a cluster that changes all the time: a person clicks through several nodes in
 	// that time. In a large cluster it is viewShare times as long as reading and planning took: a page that is left open then takes at
 	// most a twentieth of a core.
 	viewAge   = 5 * time.Second
 	viewShare = 20
-	// unwatchedAge is how old it may be if nothing that is watched has changed: budgets and volumes are not watched.
+	// unwatchedAge sets how old it may be if nothing that is watched has changed: budgets and volumes are not watched.
 	unwatchedAge = 30 * time.Second
 	// maxExplained bounds how many explanations are kept of a View, each some 10 kB: a person does not look at more meanwhile, and a program
-	// that asks for all nodes gets each computed.
+	// that requests all nodes gets each computed.
 	maxExplained = 200
-	// diagnosisAge is how old the findings of the doctor may be. Its checks read the whole cluster and the account.
+	// diagnosisAge sets how old the findings of the doctor may be. Its checks read the whole cluster and the account.
 	diagnosisAge = time.Minute
 )
 
@@ -55,7 +55,7 @@ type viewCache struct {
 	view *planned
 	at   time.Time
 	took time.Duration
-	// retry is when a View is read again after one that could not be.
+	// retry is the time when a View is read again after one that could not be.
 	retry    time.Time
 	seen     int
 	explains map[string]any
@@ -183,7 +183,7 @@ func (c *viewCache) refresh(ctx context.Context) error {
 	return nil
 }
 
-// Diagnosis is what the doctor finds.
+// Diagnosis describes what the doctor finds.
 type Diagnosis struct {
 	At time.Time `json:"at"`
 	doctor.Report

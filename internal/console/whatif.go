@@ -26,7 +26,8 @@ type WhatIfRequest struct {
 	Manifest string `json:"manifest"`
 }
 
-// WhatIf is what an edit would do; nothing is written. Faults are what is wrong with the manifest; Comparison is null if there are any.
+// WhatIf describes what an edit would do; nothing is written. Faults are what is wrong with the manifest; Comparison is null if there are
+// any.
 type WhatIf struct {
 	At         time.Time          `json:"at"`
 	Faults     []manifest.Fault   `json:"faults"`
@@ -44,7 +45,7 @@ type NodePoolManifest struct {
 const (
 	// maxRequestBytes is that of a manifest in which each byte is escaped.
 	maxRequestBytes = 6*manifest.MaxNodePoolBytes + 1024
-	// baselineAge is how old the cluster may be that edits are compared with. A person compares several edits with the same numbers.
+	// baselineAge sets how old the cluster may be that edits are compared with. A person compares several edits with the same numbers.
 	baselineAge = time.Minute
 )
 
@@ -52,7 +53,7 @@ const (
 type whatIfs struct {
 	turns
 	pools *manifest.NodePoolReader
-	base  *baseline // of the request whose turn it is
+	base  *baseline // of the request that has its turn
 }
 
 // baseline is the cluster that edits are compared with, and when it was read.
@@ -64,7 +65,7 @@ type baseline struct {
 
 func newWhatIfs() *whatIfs { return &whatIfs{turns: newTurns(), pools: manifest.NewNodePoolReader()} }
 
-// forget drops the baseline, after the request whose turn it is.
+// forget drops the baseline, after the request that has its turn.
 func (w *whatIfs) forget() {
 	w.turn <- struct{}{}
 	w.base = nil
@@ -165,7 +166,7 @@ func poolOf(v *inspect.View, name string) (*karpv1.NodePool, error) {
 	return nil, inspect.NotFound("NodePool", name, v.NodePools)
 }
 
-// editable is what a person writes of a NodePool: without its state and what controllers note on it.
+// editable returns what a person writes of a NodePool: without its state and what controllers note on it.
 func editable(pool *karpv1.NodePool) (string, error) {
 	type metadata struct {
 		Name        string            `json:"name"`

@@ -28,7 +28,7 @@ type offered []*catalog.InstanceType
 // Types implements planner.Catalog.
 func (t offered) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return t, nil }
 
-// viewOf is the cluster of testdata: two nodes, one of them drifted, and a pending pod whose zone is misspelled.
+// viewOf is the cluster of testdata: two nodes, one of them drifted, and a pending pod with a zone that is misspelled.
 func viewOf(t testing.TB) *inspect.View {
 	t.Helper()
 	list, err := workload.EC2Types("us-east-1", "spot", "on-demand")
@@ -52,7 +52,7 @@ func viewOf(t testing.TB) *inspect.View {
 	return view
 }
 
-// world is a console of a cluster from files, whose parts a test replaces.
+// world is a console of a cluster from files. A test replaces parts of it.
 type world struct {
 	Sources
 	view     *inspect.View

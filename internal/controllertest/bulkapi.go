@@ -60,7 +60,7 @@ func NewBulkAPI(claims []*karpv1.NodeClaim) *BulkAPI {
 	return c
 }
 
-// Deleted is how often each claim was deleted, by name; without those that were not.
+// Deleted returns how often each claim was deleted, by name; without those that were not.
 func (c *BulkAPI) Deleted() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,14 +166,14 @@ func (c *BulkAPI) write(o client.Object, change func(stored *karpv1.NodeClaim)) 
 }
 
 // Status implements client.StatusClient.
-func (c *BulkAPI) Status() client.SubResourceWriter { return crowdStatus{crowd: c} }
+func (c *BulkAPI) Status() client.SubResourceWriter { return bulkStatus{api: c} }
 
-type crowdStatus struct {
+type bulkStatus struct {
 	client.SubResourceWriter
-	crowd *BulkAPI
+	api *BulkAPI
 }
 
 // Patch implements client.SubResourceWriter.
-func (s crowdStatus) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-	return s.crowd.write(o, func(stored *karpv1.NodeClaim) { o.(*karpv1.NodeClaim).Status.DeepCopyInto(&stored.Status) })
+func (s bulkStatus) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.api.write(o, func(stored *karpv1.NodeClaim) { o.(*karpv1.NodeClaim).Status.DeepCopyInto(&stored.Status) })
 }

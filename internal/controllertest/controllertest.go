@@ -141,7 +141,7 @@ func (f *Fixture) Do(err error) {
 // Context is the test's.
 func (f *Fixture) Context() context.Context { return f.t.Context() }
 
-// Counted is how many claims of pool "general" the metrics count as disrupted for a reason.
+// Counted returns how many claims of pool "general" the metrics count as disrupted for a reason.
 func (f *Fixture) Counted(reason string) int {
 	return int(testutil.ToFloat64(f.Metrics.ClaimsDisrupted.WithLabelValues(reason, "general", "", "", "graceful")))
 }

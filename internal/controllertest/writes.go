@@ -23,7 +23,7 @@ import (
 type writeLog struct {
 	mu    sync.Mutex
 	lines []string
-	// named are what stands for random identifiers.
+	// named holds what stands for random identifiers.
 	named map[string]string
 }
 
@@ -54,7 +54,7 @@ func (l *writeLog) stable(text string) string {
 	})
 }
 
-// write is one line in the making. What it writes is encoded before the call, since the call may change the object.
+// write is one line in flight. What it writes is encoded before the call, since the call may change the object.
 func (l *writeLog) write(verb string, o client.Object, data string, call func() error) error {
 	name := o.GetName()
 	if name == "" {
@@ -81,14 +81,14 @@ func kindOf(o runtime.Object) string {
 	return name[strings.LastIndex(name, ".")+1:]
 }
 
-// maxData is how much of what is written stands in a line. A digest stands for the rest.
+// maxData limits how much of what is written stands in a line. A digest stands for the rest.
 const maxData = 160
 
 // unstable are fields with values that a write before, or the clock of the computer, changes: the version that a write has as its
 // precondition, and the deletion time that the API server sets. That a write has them is kept.
 var unstable = regexp.MustCompile(`"(resourceVersion|deletionTimestamp)":"[^"]*"`)
 
-// usual are what most conditions and objects have: the time of Start, and no message. Other times and messages stay.
+// usual holds what most conditions and objects have: the time of Start, and no message. Other times and messages stay.
 var usual = strings.NewReplacer(
 	`"lastTransitionTime":"`+Start.Format(time.RFC3339)+`",`, "",
 	`"creationTimestamp":"`+Start.Format(time.RFC3339)+`",`, "",

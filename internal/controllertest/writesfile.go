@@ -139,7 +139,7 @@ func formatWrites(all map[string][]string) []byte {
 	return b.Bytes()
 }
 
-// logOf returns the log of a test, which all fixtures of the test share. It is compared when the test ends.
+// logOf returns the log of a test, which all fixtures of the test share. It is compared when the test finishes.
 func (w *writesFile) logOf(t *testing.T) *writeLog {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +152,7 @@ func (w *writesFile) logOf(t *testing.T) *writeLog {
 	return log
 }
 
-// compare ends the log of a test. A test that runs more than once, by -count, must write the same each time.
+// compare stops the log of a test. A test that runs more than once, by -count, must write the same each time.
 func (w *writesFile) compare(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
@@ -192,7 +192,7 @@ func (l *writeLog) sort() {
 	slices.Sort(l.lines)
 }
 
-// maxLines is how many lines the file has of a test. A digest stands for the rest of tests that repeat themselves, such as
+// maxLines limits how many lines the file has of a test. A digest stands for the rest of tests that repeat themselves, such as
 // those that stop a process after each of its writes.
 const maxLines = 25
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// Severity is how bad a finding is.
+// Severity describes how bad a finding is.
 type Severity string
 
 // The severities, worst first.
@@ -32,7 +32,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Object is its kind and name, with the namespace if it has one: StorageClass gp2.
 	Object string `json:"object"`
-	// Seen is what was found, Why its consequence, Remedy what to do: a command, or lines of a manifest.
+	// Seen holds what was found, Why its consequence, Remedy what to do: a command, or lines of a manifest.
 	Seen   string `json:"seen"`
 	Why    string `json:"why"`
 	Remedy string `json:"remedy"`
@@ -57,7 +57,7 @@ type NotChecked struct {
 
 // Report is the result of all checks.
 type Report struct {
-	// Checks is how many checks ran.
+	// Checks counts how many checks ran.
 	Checks     int          `json:"checks"`
 	Findings   []Finding    `json:"findings"`
 	NotChecked []NotChecked `json:"notChecked"`
@@ -70,7 +70,7 @@ type Check struct {
 	Area string
 	// Severity is the highest severity of its findings.
 	Severity Severity
-	// Title is what it finds, in a few words, Why the consequence.
+	// Title holds what it finds, in a few words, Why the consequence.
 	Title, Why string
 	// needs are the facts without which the check cannot run.
 	needs []Fact
@@ -110,7 +110,7 @@ func Run(f *Facts) Report {
 	return report
 }
 
-// withhold completes the remedy by what deletes something, if it is proven whose that is.
+// withhold completes the remedy by what deletes something, if it is proven who owns it.
 func (f *Finding) withhold(proven bool) {
 	switch {
 	case f.deletes == "":

@@ -39,10 +39,10 @@ const (
 	Permissions       Fact = "permissions in AWS"
 )
 
-// Facts are what the checks evaluate. They are shared, and only read.
+// Facts describes what the checks evaluate. They are shared, and only read.
 type Facts struct {
 	Now time.Time
-	// Missed is why a fact could not be read. A fact that is not in it was read.
+	// Missed states why a fact could not be read. A fact that is not in it was read.
 	Missed map[Fact]string
 
 	NodePools         []karpv1.NodePool
@@ -57,12 +57,12 @@ type Facts struct {
 	VolumeClaims      []corev1.PersistentVolumeClaim
 	VolumeAttachments []storagev1.VolumeAttachment
 
-	// ClusterName is the name that the controller uses. Mismatch is why it is not the name of this API server's
+	// ClusterName is the name that the controller uses. Mismatch states why it is not the name of this API server's
 	// cluster; empty if it is.
 	ClusterName, Mismatch string
-	// Instances are those with the cluster's name in their tags, whoever owns them.
+	// Instances are the instances with the cluster's name in their tags, no matter who owns them.
 	Instances []cloudprovider.Instance
-	// Types are what can be launched, by node class.
+	// Types holds what can be launched, by node class.
 	Types map[string][]*catalog.InstanceType
 	// Joining are the findings about nodes that cannot join, by node class.
 	Joining map[string][]cloudprovider.Finding

@@ -43,9 +43,9 @@ func GroupOf(labels map[string]string) string {
 	return cmp.Or(labels[LabelEKSNodeGroup], labels[LabelEksctlNodeGroup], labels[LabelEKSComputeType])
 }
 
-// Prices is what nodes cost. Nil knows no price.
+// Prices describes what nodes cost. Nil knows no price.
 type Prices struct {
-	// From states in words where the prices come from, Problem why they are not those that were asked for; empty if they are.
+	// From states in words where the prices come from, Problem why they are not those that were requested; empty if they are.
 	From, Problem string
 	index         *catalog.Index
 }
@@ -55,9 +55,9 @@ type Catalog interface {
 	Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 }
 
-// Source is what prices are read from. Each field may be empty.
+// Source describes what prices are read from. Each field may be empty.
 type Source struct {
-	// From and Problem are those of the Prices.
+	// From and Problem hold those of the Prices.
 	From, Problem string
 	// Pools have the types that plans use, with the prices of NodeOverlays.
 	Pools []snapshot.Pool
@@ -68,7 +68,7 @@ type Source struct {
 	Catalog Catalog
 }
 
-// PricesOf are the prices by the rule of plans: of a node, the first such offering of its NodePool. A node whose NodePool does not
+// PricesOf are the prices by the rule of plans: of a node, the first such offering of its NodePool. A node with a NodePool that does not
 // have it costs what the catalog states for no node class in particular, else for the first class that has it. It costs O(types).
 func PricesOf(in Source) *Prices {
 	out := &Prices{From: in.From, Problem: in.Problem, index: catalog.NewIndex()}
@@ -94,7 +94,7 @@ func PricesOf(in Source) *Prices {
 	return out
 }
 
-// types are those of a class. One whose types cannot be listed has none: prices only inform.
+// types returns those of a class. One with types that cannot be listed has none: prices only inform.
 func (in *Source) types(class *awsv1.EC2NodeClass) []*catalog.InstanceType {
 	if in.Catalog == nil {
 		return nil
@@ -106,7 +106,7 @@ func (in *Source) types(class *awsv1.EC2NodeClass) []*catalog.InstanceType {
 	return types
 }
 
-// Of is what a node of a NodePool costs in $/h, by its labels. An unknown price is 0.
+// Of returns what a node of a NodePool costs in $/h, by its labels. An unknown price is 0.
 func (p *Prices) Of(pool string, labels map[string]string) (hourly float64, known bool) {
 	return p.Offering(pool, OfferingOf(labels))
 }

@@ -12,9 +12,9 @@ import (
 // what is read and planned lives to the end of the run. GOGC alone is one ratio for both, and debug.SetMemoryLimit is a limit for
 // the whole process: above it, the collector would run all the time.
 const (
-	// smallHeap is how many bytes are in use before the first collection: most plans finish within it, without any.
+	// smallHeap sets how many bytes are in use before the first collection: most plans finish within it, without any.
 	smallHeap = 96 << 20
-	// MinGrowth is how much a large heap grows between two collections, in percent. It bounds the garbage in peak memory to about a
+	// MinGrowth sets how much a large heap grows between two collections, in percent. It bounds the garbage in peak memory to about a
 	// quarter; GOGC's default of 100 would double the live heap.
 	MinGrowth = 35
 	// SearchGrowth is the same for a command that searches. It collects a third as often: of the CPU time of an assessment of 2,000
@@ -54,11 +54,11 @@ func TuneWatching() (restore func()) {
 	}
 }
 
-// watchingGrowth is how much the heap of such a program grows between two collections at least, in percent. With 350 MB alive, a collection
-// takes 0.3 s of CPU time, and a page of a node some of them. With 60, 1,017 MB were resident after a plan.
+// watchingGrowth sets how much the heap of such a program grows between two collections at least, in percent. With 350 MB alive, a
+// collection takes 0.3 s of CPU time, and a page of a node some of them. With 60, 1,017 MB were resident after a plan.
 const watchingGrowth = 40
 
-// watchingRoom is how many bytes the limit leaves on top of the heap, so that not the limit but growth decides when to collect.
+// watchingRoom sets how many bytes the limit leaves on top of the heap, so that not the limit but growth decides when to collect.
 const watchingRoom = 32 << 20
 
 // watchingLimit is the memory limit for a heap that grows by so many percent between two collections.
@@ -95,7 +95,7 @@ func growth(live uint64, least int) int {
 	return max(least, int(math.Ceil(100*smallHeap/float64(max(live, minHeap))))-100)
 }
 
-// liveHeap is what the last collection left.
+// liveHeap returns what the last collection left.
 func liveHeap() uint64 { return max(minHeap, readMetrics("/gc/heap/live:bytes")[0]) }
 
 // readMetrics reads metrics of the runtime in bytes. One that this Go version does not have is 0.

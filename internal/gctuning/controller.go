@@ -14,7 +14,7 @@ import (
 // were alive. The runtime's memory limit bounds both: close to the limit it collects earlier, and gives free pages back at once. A fixed
 // limit would make it collect all the time once more is alive, so the limit goes up with what is alive.
 const (
-	// softLimit is how many bytes the runtime may hold as long as what is alive lets it. The 60 MiB of the program itself come on top. With
+	// softLimit sets how many bytes the runtime may hold as long as what is alive lets it. The 60 MiB of the program itself come on top. With
 	// 5,000 nodes and 100,000 pods, 310 MiB are alive at rest, and more after the start: docs/performance.md has what that takes.
 	softLimit = 600 << 20
 	// controllerGrowth is by how many percent a heap far below the limit grows between two collections at least.
@@ -22,10 +22,10 @@ const (
 	// startGrowth stands in for controllerGrowth until the caches have synced. With 130,000 pods, 4 GB of garbage are made of them, and what
 	// is alive grows from nothing: with 60, 40 collections took a quarter of the CPU time until then.
 	startGrowth = 200
-	// smallControllerHeap is how many bytes are in use before it is worth collecting: while 1,000 nodes join, with 150 MB alive, a heap that
+	// smallControllerHeap sets how many bytes are in use before it is worth collecting: while 1,000 nodes join, with 150 MB alive, a heap that
 	// grows by 40 % costs 31 % of the controller's CPU time.
 	smallControllerHeap = 256 << 20
-	// minControllerGrowth is how many percent of what is alive fit below the limit at least: enough for a cluster that changes little.
+	// minControllerGrowth sets how many percent of what is alive fit below the limit at least: enough for a cluster that changes little.
 	minControllerGrowth = 8
 	// More than restingHeap bytes are alive only while much changes at once in a cluster that is larger still. From there on the room grows by
 	// a byte for each that is alive, up to busyControllerGrowth percent: with 20, collections followed each other and took 57 % of the CPU
@@ -39,12 +39,12 @@ const (
 	// warmUp is for how long after the caches have synced a burst does not count as one that arrives: nearly all of its pods have waited
 	// before, or have a NodeClaim. More is held then than later, since the first lists have left garbage between what is kept.
 	warmUp = 30 * time.Second
-	// sustained is how long something must be alive to raise the limit. A pass over 6,500 nodes has 60 MiB for some seconds, and what was
+	// sustained sets how long something must be alive to raise the limit. A pass over 6,500 nodes has 60 MiB for some seconds, and what was
 	// allocated while a collection ran counts as alive: the peak followed both. Collections take more of the CPU time meanwhile.
 	sustained = 10 * time.Second
 )
 
-// gcPhase is what a controller does, as far as its garbage collector goes.
+// gcPhase describes what a controller does, as far as its garbage collector goes.
 type gcPhase int
 
 const (
@@ -53,9 +53,9 @@ const (
 	arriving // the first arrivalTime of a burst of pods
 )
 
-// memoryInUse is what the runtime holds, in bytes, as debug.SetMemoryLimit counts it.
+// memoryInUse describes what the runtime holds, in bytes, as debug.SetMemoryLimit counts it.
 type memoryInUse struct {
-	// live is what the last collection left of the heap, other everything that is not on the heap or cannot be used by it: stacks, the
+	// live holds what the last collection left of the heap, other everything that is not on the heap or cannot be used by it: stacks, the
 	// runtime's own structures, and spaces in spans.
 	live, other uint64
 }
@@ -94,18 +94,18 @@ type Controller struct {
 	most int64
 	stop func()
 
-	// started is when the caches have synced, in nanoseconds since 1970; 0 before.
+	// started is the time when the caches have synced, in nanoseconds since 1970; 0 before.
 	started atomic.Int64
 	// burst is since when a burst of pods is planned, in nanoseconds since 1970; 0 while none is.
 	burst atomic.Int64
 	now   func() time.Time
 
 	setting sync.Mutex
-	// lives are what collections have left within the last sustained, the oldest first.
+	// lives holds what collections have left within the last sustained, the oldest first.
 	lives []liveAt
 }
 
-// liveAt is what a collection has left, in bytes.
+// liveAt describes what a collection has left, in bytes.
 type liveAt struct {
 	at   time.Time
 	live uint64
@@ -132,7 +132,7 @@ func (c *Controller) set() {
 func (c *Controller) least(live uint64) uint64 {
 	now := c.now()
 	c.lives = append(c.lives, liveAt{now, live})
-	// The last one before the window tells what was alive when it began.
+	// The last one before the window reports what was alive when it began.
 	for len(c.lives) > 1 && now.Sub(c.lives[1].at) >= sustained {
 		c.lives = c.lives[1:]
 	}
@@ -150,7 +150,7 @@ func (c *Controller) phase() gcPhase {
 	return resting
 }
 
-// Started tells it that the caches have synced.
+// Started reports it that the caches have synced.
 func (c *Controller) Started() {
 	if c != nil {
 		c.started.Store(c.now().UnixNano())
@@ -158,7 +158,8 @@ func (c *Controller) Started() {
 	}
 }
 
-// Burst tells it that a burst of pods begins or has ended. It does not wait: the runtime sets nothing before a collection has ended.
+// Burst reports it that a burst of pods begins or has finished. It does not wait: the runtime sets nothing before a collection has
+// finished.
 func (c *Controller) Burst(begins bool) {
 	if c != nil {
 		since := int64(0)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Path is where the glossary is, from the root of the repository.
+// Path states where the glossary is, from the root of the repository.
 const Path = "docs/glossary.md"
 
 const (
@@ -127,6 +127,21 @@ func (g *Glossary) CheckMarkdown(text string) []Finding {
 		}
 		// A span becomes a stand-in, so that the words around it do not join to a phrase.
 		prose.WriteString(linkTarget.ReplaceAllString(codeSpan.ReplaceAllString(line, "CODE"), "]"))
+	}
+	return g.Check(prose.String())
+}
+
+var quotation = regexp.MustCompile(`"[^"\n]*"`)
+
+// CheckComment is Check for a comment of a Go file, without its slashes. It skips code blocks, which are indented, code spans, quotations
+// and annotations such as +kubebuilder.
+func (g *Glossary) CheckComment(text string) []Finding {
+	var prose strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "   ") || strings.HasPrefix(strings.TrimSpace(line), "+") {
+			line = "\n"
+		}
+		prose.WriteString(quotation.ReplaceAllString(codeSpan.ReplaceAllString(line, "CODE"), "TEXT"))
 	}
 	return g.Check(prose.String())
 }

@@ -1,4 +1,4 @@
-// Package inspect reads a cluster at one instant for the commands that explain it. It only reads: from a live cluster, whoever
+// Package inspect reads a cluster at one instant for the commands that explain it. It only reads: from a live cluster, no matter who
 // runs its autoscaler, or from files.
 package inspect
 
@@ -28,30 +28,30 @@ type View struct {
 	Catalog planner.Catalog
 	// Prices states in words where the prices of the catalog come from.
 	Prices string
-	// PricesProblem is why prices are not those that were asked for, or not all of them; empty if they are.
+	// PricesProblem states why prices are not those that were requested, or not all of them; empty if they are.
 	PricesProblem string
 	// Search are the feature gates and the limit of consolidation.
 	Search consolidate.Settings
-	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
+	// NominationWindow states how long an initialized node reserves capacity for a pod that it was launched for.
 	NominationWindow time.Duration
 	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
 }
 
-// Prices is a catalog and where its prices come from, in words. Problem is why they are not those that were asked for, or not all of
+// Prices is a catalog and where its prices come from, in words. Problem is why they are not those that were requested, or not all of
 // them; empty if they are.
 type Prices struct {
 	planner.Catalog
 	From, Problem string
 }
 
-// Config is what a View depends on besides the cluster.
+// Config describes what a View depends on besides the cluster.
 type Config struct {
 	// Prices opens the catalog for the cluster: its region depends on the nodes and node classes.
 	Prices func(*manifest.ClusterState) (Prices, error)
-	// Settings are those of planning.
+	// Settings are the settings of planning.
 	Settings snapshot.Settings
-	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
+	// NominationWindow states how long an initialized node reserves capacity for a pod that it was launched for.
 	NominationWindow time.Duration
 	// Search are the feature gates and the limit of consolidation, for the commands that search.
 	Search consolidate.Settings
@@ -106,7 +106,7 @@ func Of(state *manifest.ClusterState, c Config) (*View, error) {
 	}, nil
 }
 
-// PriceList is what nodes cost.
+// PriceList returns what nodes cost.
 func (v *View) PriceList() *fleet.Prices {
 	return fleet.PricesOf(fleet.Source{
 		From: v.Prices, Problem: v.PricesProblem, Pools: v.Snapshot.Pools, NodePools: v.NodePools, NodeClasses: v.NodeClasses, Catalog: v.Catalog,

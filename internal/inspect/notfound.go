@@ -15,7 +15,7 @@ type NotFoundError struct {
 	Others []string
 }
 
-// maxOthers is how many names an error lists.
+// maxOthers limits how many names an error lists.
 const maxOthers = 3
 
 // NotFound is the error for a name of a cluster-scoped kind. Probably meant are names that begin with it, as those of nodes do that

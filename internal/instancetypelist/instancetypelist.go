@@ -56,9 +56,9 @@ func Orders() []Order { return []Order{ByName, ByPrice, ByCPU, ByMemory} }
 // Entry is one type of a list.
 type Entry struct {
 	*catalog.InstanceType
-	// Offerings are those that the query selects.
+	// Offerings are the offerings that the query selects.
 	Offerings []catalog.Offering
-	// Why is why none of the offerings is available; empty if one is.
+	// Why states why none of the offerings is available; empty if one is.
 	Why string
 }
 

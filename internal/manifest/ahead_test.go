@@ -17,7 +17,7 @@ func podWith(metadata, spec string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{%s},"spec":{%s}}`, metadata, spec)
 }
 
-// mixedDocuments are documents of all sorts after a NodePool, whose definition takes long to compile: pods of equal and of
+// mixedDocuments are documents of all sorts after a NodePool with a definition that takes long to compile: pods of equal and of
 // different form, pods without a name, repeated ones, notes, and one NodePool more in their midst.
 func mixedDocuments(last string) string {
 	const container = `"containers":[{"name":"c"}]`

@@ -34,11 +34,11 @@ type ClusterState struct {
 	cluster.Objects
 	NodePools   []*karpv1.NodePool
 	NodeClasses map[string]*awsv1.EC2NodeClass
-	// NodeOverlays are those that the controller applies, or would if they were applied to a cluster.
+	// NodeOverlays are the overlays that the controller applies, or would if they were applied to a cluster.
 	NodeOverlays []*v1alpha1.NodeOverlay
 	// Now is the time of the snapshot; for manifests, the creation time of the newest object.
 	Now time.Time
-	// Changes are how workloads supplied beside a snapshot change its pods. Drifted are the nodes that drift by a
+	// Changes states how workloads supplied beside a snapshot change its pods. Drifted are the nodes that drift by a
 	// supplied NodePool or node class, by NodeClaim.
 	Changes []Change
 	Drifted map[string]Drift
@@ -97,7 +97,7 @@ func (o *object) identity() identity {
 	return identity{o.document.kind.kind, o.GetNamespace(), o.GetName()}
 }
 
-// Input is what Read reads.
+// Input describes what Read reads.
 type Input struct {
 	// Paths are files and directories, and "-" for Stdin.
 	Paths []string
@@ -106,7 +106,7 @@ type Input struct {
 	Namespace string
 	// MaxBytes is the maximum total size; 0 means DefaultMaxBytes.
 	MaxBytes int64
-	// MaxPods is how many pods there may be with those of workloads and CapacityBuffers; 0 means DefaultMaxPods. Pods of the input itself
+	// MaxPods limits how many pods there may be with those of workloads and CapacityBuffers; 0 means DefaultMaxPods. Pods of the input itself
 	// are not refused.
 	MaxPods int
 }
@@ -148,10 +148,10 @@ func (in Input) Read() (*ClusterState, error) {
 	return r.world, nil
 }
 
-// maxErrors and maxNotes are how many of each are printed: a wrong file may cause a million.
+// maxErrors and maxNotes limit how many of each are printed: a wrong file may cause a million.
 const maxErrors, maxNotes = 50, 200
 
-// maxErrorLength is how many bytes of an error are printed: a name may be as long as a file.
+// maxErrorLength limits how many bytes of an error are printed: a name may be as long as a file.
 const maxErrorLength = 2000
 
 func boundedNotes(all []string) []string {

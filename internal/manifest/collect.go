@@ -49,7 +49,7 @@ func byName(a, b client.Object) int {
 	return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 }
 
-// collect adds objects of one kind. Pods are most of a cluster, and nothing asks for one by its name.
+// collect adds objects of one kind. Pods are most of a cluster, and nothing requests one by its name.
 func (r *reader) collect(objects []client.Object) {
 	for _, o := range objects {
 		switch o := o.(type) {

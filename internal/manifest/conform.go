@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Conformance is what the API server makes of an object once it has this version's CustomResourceDefinitions.
+// Conformance describes what the API server makes of an object once it has this version's CustomResourceDefinitions.
 type Conformance struct {
 	// Unknown are the paths of fields that it drops at the next write, such as spec.kubelet.
 	Unknown []string

@@ -70,7 +70,7 @@ func blank(data []byte) bool {
 	return true
 }
 
-// convertBatch is how many documents one goroutine converts: enough to make the cost of a goroutine negligible.
+// convertBatch sets how many documents one goroutine converts: enough to make the cost of a goroutine negligible.
 const convertBatch = 64
 
 // convert converts YAML to JSON.

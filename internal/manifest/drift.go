@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Drift is why a node differs from what its NodePool and node class would launch now.
+// Drift states why a node differs from what its NodePool and node class would launch now.
 type Drift struct {
 	Reason string
 	// Fields are the changed fields, if they are the reason, each after the name of its object.

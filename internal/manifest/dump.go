@@ -119,7 +119,7 @@ func dumped() []client.ObjectList {
 	}
 }
 
-// page is how many objects are read at a time. They are scrubbed before the next page: a plan does not depend on most
+// page sets how many objects are read at a time. They are scrubbed before the next page: a plan does not depend on most
 // of a pod, and a controller that takes a snapshot of a large cluster must not run out of memory.
 const page = 500
 

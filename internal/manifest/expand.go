@@ -35,7 +35,7 @@ type workload struct {
 // pods.
 const DefaultMaxPods = 1_000_000
 
-// expansion is a workload whose pods are made.
+// expansion is a workload with pods that are made.
 type expansion struct {
 	workload
 	id identity
@@ -79,7 +79,8 @@ func (r *reader) makePods(w *workload, names podNames) {
 	}
 }
 
-// expansions lists the workloads whose pods are made. It makes none yet: the error is that of the workload with which they become too many.
+// expansions lists the workloads with pods that are made. It makes none yet: the error is that of the workload with which they become too
+// many.
 func (r *reader) expansions(overrides *overrides) (out []expansion, _ error) {
 	owners := r.ownersInFiles()
 	pods := len(r.world.Pods)

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// zeros is a device that never ends.
+// zeros is a device that never finishes.
 type zeros struct{ with byte }
 
 func (z zeros) Read(p []byte) (int, error) {

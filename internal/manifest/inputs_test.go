@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// notInPlans are what the controller watches and no plan depends on.
+// notInPlans holds what the controller watches and no plan depends on.
 var notInPlans = map[string]string{
 	"events":            "it publishes them",
 	"resourcequotas":    "the controller has applied them to the replicas in the status of a buffer",
@@ -68,7 +68,7 @@ func TestSnapshotsHaveAllThatTheControllerWatches(t *testing.T) {
 	}
 }
 
-// watchedResources are what the controller's role may watch.
+// watchedResources returns what the controller's role may watch.
 func watchedResources(t *testing.T) (out []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/rbac.yaml")

@@ -13,10 +13,10 @@ type cursor struct {
 	depth int
 }
 
-// maxNesting is how deep values may be nested, as in encoding/json.
+// maxNesting limits how deep values may be nested, as in encoding/json.
 const maxNesting = 10_000
 
-// errIncomplete is returned where the text ends before the value does: more text may complete it.
+// errIncomplete is returned where the text finishes before the value does: more text may complete it.
 var errIncomplete = errors.New("unexpected end of JSON")
 
 // errMalformed is returned for text that no continuation makes valid. The cursor is at the wrong byte.

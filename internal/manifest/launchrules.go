@@ -87,7 +87,7 @@ func (r *reader) completeBuffers() error {
 	return nil
 }
 
-// whyUnresolved is what the condition of a buffer has to say, as the end of a note.
+// whyUnresolved returns what the condition of a buffer has to state, as the end of a note.
 func whyUnresolved(b *bufferv1.CapacityBuffer) string {
 	if c := meta.FindStatusCondition(b.Status.Conditions, bufferv1.ConditionReadyForProvisioning); c != nil {
 		return ": " + c.Message
@@ -95,7 +95,7 @@ func whyUnresolved(b *bufferv1.CapacityBuffer) string {
 	return "; the feature gate CapacityBuffer turns that on"
 }
 
-// scale is how many replicas the workload of a buffer has. A snapshot has its pods, and not that number.
+// scale returns how many replicas the workload of a buffer has. A snapshot has its pods, and not that number.
 func (r *reader) scale(b *bufferv1.CapacityBuffer, replicas *int32) *int32 {
 	ref := b.Spec.ScalableRef
 	if ref == nil || !r.taken(ref.Kind, b.Namespace, ref.Name) {

@@ -24,9 +24,9 @@ import (
 // 1.5 MB.
 const MaxNodePoolBytes = 256 << 10
 
-// Fault is what is wrong with a manifest.
+// Fault describes what is wrong with a manifest.
 type Fault struct {
-	// Line is where, from 1; 0 if that is not known.
+	// Line states where, from 1; 0 if that is not known.
 	Line int `json:"line"`
 	// Field is like spec.template.spec.requirements[0].operator; empty if no single field is at fault.
 	Field   string `json:"field"`
@@ -119,7 +119,7 @@ func syntaxFault(err error) Fault {
 	return out
 }
 
-// yamlPrefix is what parsers begin their errors with.
+// yamlPrefix holds what parsers begin their errors with.
 var yamlPrefix = regexp.MustCompile(`^(error converting YAML to JSON: )?(yaml: )?(unmarshal errors:\s*)?(line \d+: )?`)
 
 // completeNodePool defaults, validates and decodes.
@@ -167,7 +167,7 @@ func stringIn(fields map[string]any, key string) string {
 	return out
 }
 
-// unknownFields are those of the errors of the strict decoder, which are like: unknown field "spec.x".
+// unknownFields returns those of the errors of the strict decoder, which are like: unknown field "spec.x".
 func unknownFields(strict []error) (out []Fault) {
 	for _, err := range strict {
 		fault := Fault{Message: err.Error()}

@@ -15,7 +15,7 @@ type objectText struct {
 	others, otherMetadata bool
 	// odd is true if members are repeated, or have escaped keys or unexpected types, so that their text is not enough.
 	odd bool
-	// repeated is the last of these members that is there twice; empty if none is. A List is not decoded as a whole, which finds the others.
+	// repeated is the last of these members that exists twice; empty if none is. A List is not decoded as a whole, which finds the others.
 	repeated string
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Change is how a workload supplied beside a snapshot changes its pods in the cluster.
+// Change describes how a workload supplied beside a snapshot changes its pods in the cluster.
 type Change struct {
 	Kind, Name string
 	// Was and Now are the numbers of the workload's pods.

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A pipe in a directory would block a command for ever: nobody writes to it.
+// A pipe in a directory would block a command forever: nobody writes to it.
 func TestPipesInADirectoryAreNotRead(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe := filepath.Join(dir, "pods.yaml"), filepath.Join(dir, "pipe.yaml")

@@ -29,7 +29,7 @@ type document struct {
 	displayName string
 }
 
-// place is where a document is: a line of a file, or the item of a List; both are counted from 1. It becomes text only
+// place states where a document is: a line of a file, or the item of a List; both are counted from 1. It becomes text only
 // in messages, since most documents have none.
 type place struct {
 	// list is the List that the document is an item of; nil if it is none.
@@ -93,7 +93,7 @@ func sources(path string) ([]string, error) {
 		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
 			return nil
 		}
-		// A pipe or device would block for ever; whoever means one names it. A link counts as what it leads to.
+		// A pipe or device would block forever; anyone who means one names it. A link counts as what it leads to.
 		if info, err := os.Stat(p); err != nil {
 			return err
 		} else if info.Mode().IsRegular() {

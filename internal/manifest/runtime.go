@@ -48,7 +48,7 @@ func (r *reader) admitPods() error {
 	return nil
 }
 
-// rules are those by which the API server completes objects.
+// rules returns those by which the API server completes objects.
 func (r *reader) rules() *admission.Rules {
 	return admission.New(admission.Objects{
 		LimitRanges: r.world.LimitRanges, RuntimeClasses: r.world.RuntimeClasses, PriorityClasses: all[*schedulingv1.PriorityClass](r),

@@ -15,11 +15,11 @@ import (
 // source opens files, and bounds their total size.
 type source struct {
 	stdin io.Reader
-	// limit is how many bytes may be read, total how many were read.
+	// limit limits how many bytes may be read, total how many were read.
 	limit, total int64
 }
 
-// chunk is how much is read at a time: a binary file is noticed in the first.
+// chunk sets how much is read at a time: a binary file is noticed in the first.
 const chunk = 1 << 20
 
 // open opens a file, or stdin for "-". The window has its name for people, also when there is an error.
@@ -57,7 +57,7 @@ type window struct {
 	// text is the part in memory, from which at has been passed and checked is valid UTF-8.
 	text        []byte
 	at, checked int
-	// kept is where the document begins that must stay in memory as a whole; -1 if there is none.
+	// kept states where the document begins that must stay in memory as a whole; -1 if there is none.
 	kept int
 	// line is the number of the line, from 1, that has the byte at counted.
 	line, counted int

@@ -41,7 +41,7 @@ func unknownFieldError(o client.Object, path string) error {
 	return err
 }
 
-// fieldsAt are the names of the fields at a path like spec.containers[0].resources; nil if the path ends in a map.
+// fieldsAt are the names of the fields at a path like spec.containers[0].resources; nil if the path finishes in a map.
 func fieldsAt(t reflect.Type, path string) []string {
 	for path != "" {
 		var step string

@@ -162,7 +162,7 @@ func selectorErrors(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, path)
 }
 
-// spreadKey is what must be unique among the topology spread constraints of a pod.
+// spreadKey describes what must be unique among the topology spread constraints of a pod.
 type spreadKey struct {
 	topologyKey       string
 	whenUnsatisfiable corev1.UnsatisfiableConstraintAction

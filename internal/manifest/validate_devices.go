@@ -74,7 +74,7 @@ func requestNameErrors(name string, names map[string]bool, path *field.Path) (ou
 	return out
 }
 
-// requested is what a request, or an alternative of one, says.
+// requested describes what a request, or an alternative of one, states.
 type requested struct {
 	class string
 	mode  resourcev1.DeviceAllocationMode

@@ -50,7 +50,7 @@ var partial = []string{
 // partialActions are actions of which the same is true, in other statements.
 var partialActions = []string{"ec2:DescribeRouteTables", "ec2:DescribePlacementGroups", "ec2:DescribeCapacityReservations"}
 
-// PolicyParams are those of the policy that the controller needs in this cluster.
+// PolicyParams returns those of the policy that the controller needs in this cluster.
 func (f *Facts) PolicyParams() policy.Params {
 	p := policy.Params{Cluster: f.Cluster.ClusterName, Identity: f.ClusterUID, Region: f.Region, Account: f.Account}
 	for i := range f.Cluster.NodeClasses {

@@ -23,7 +23,7 @@ const (
 )
 
 // checkWebhooks finds webhooks that reject what Dovetail writes: those without a backend, and those of Karpenter itself. Of admission
-// policies, it finds also those whose expressions a person has to read.
+// policies, it finds also those with expressions that a person has to read.
 func checkWebhooks(f *Facts) (out []Result, _ string) {
 	k := f.Karpenter()
 	seen := map[string]bool{}

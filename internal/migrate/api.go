@@ -171,7 +171,7 @@ func checkFields(f *Facts) (out []Result, _ string) {
 	return oncePerKind(out), fmt.Sprintf("objects: %d, without a field that is unknown, invalid or ignored", len(f.Objects))
 }
 
-// conformance is what our definitions drop of an object, or reject.
+// conformance returns what our definitions drop of an object, or reject.
 func conformance(conformer *manifest.Conformer, o *unstructured.Unstructured) (out []Result) {
 	c, err := conformer.Check(o)
 	if err != nil {

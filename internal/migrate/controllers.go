@@ -16,7 +16,7 @@ import (
 // LeaseName is the name of the leader lease of Karpenter, and of Dovetail.
 const LeaseName = "karpenter-leader-election"
 
-// clockSkew is how far the clocks of a node and of this computer may differ.
+// clockSkew sets how far the clocks of a node and of this computer may differ.
 const clockSkew = 30 * time.Second
 
 func checkControllers(f *Facts) (out []Result, _ string) {
@@ -101,7 +101,7 @@ func (f *Facts) holders() (out []Result) {
 	return out
 }
 
-// holderOf is who renews a lease; empty if nobody does.
+// holderOf returns who renews a lease; empty if nobody does.
 func holderOf(lease *coordinationv1.Lease, now time.Time) string {
 	s := lease.Spec
 	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil {

@@ -30,7 +30,7 @@ const (
 	Drift       doctor.Fact = "how instances differ from their EC2NodeClasses"
 )
 
-// Facts are what the checks evaluate. They are shared, and only read.
+// Facts describes what the checks evaluate. They are shared, and only read.
 type Facts struct {
 	// Cluster are the facts that the doctor evaluates, too. Its Missed has why a fact could not be read, also those above.
 	Cluster *doctor.Facts
@@ -43,7 +43,7 @@ type Facts struct {
 	ConfigMaps map[string]map[string]string
 	// ServiceAccountKept is true if Karpenter's ServiceAccount is not of its release: it stays when that is uninstalled.
 	ServiceAccountKept bool
-	// Leases are those that Karpenter and Dovetail have by default, in all namespaces.
+	// Leases are the leases that Karpenter and Dovetail have by default, in all namespaces.
 	Leases []coordinationv1.Lease
 	// Definitions are the CustomResourceDefinitions of the groups of Karpenter's API, ObjectCounts how many objects those have that
 	// only an old Karpenter used, by name.
@@ -54,7 +54,7 @@ type Facts struct {
 	// Webhooks must approve writes of what Dovetail writes, by that: nodes, or an API group. Policies may reject or change them.
 	Webhooks map[string][]apiserver.Webhook
 	Policies map[string][]apiserver.Policy
-	// Region and Account are those of the role; empty where not known.
+	// Region and Account hold those of the role; empty where not known.
 	Region, Account string
 	// RoleGiven is true if a person has named the role.
 	RoleGiven bool
@@ -63,13 +63,13 @@ type Facts struct {
 	// RoleARN is the controller's role, Denied are the statements of our policy that it does not have.
 	RoleARN string
 	Denied  []rolecheck.Denied
-	// Selections are what the node classes select now, by name. Conditions without status True are problems.
+	// Selections holds what the node classes select now, by name. Conditions without status True are problems.
 	Selections map[string]Selection
-	// Drift is why instances differ from their node class, as Dovetail would select for it, by NodeClaim; empty if they do not.
+	// Drift states why instances differ from their node class, as Dovetail would select for it, by NodeClaim; empty if they do not.
 	Drift map[string]string
 }
 
-// Selection is what a node class selects.
+// Selection describes what a node class selects.
 type Selection struct {
 	// Class has the selected resources in its status.
 	Class      *awsv1.EC2NodeClass

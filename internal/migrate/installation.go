@@ -41,10 +41,10 @@ type Installation struct {
 // HelmRelease is the one that has it; empty if Helm has not installed it.
 func (i *Installation) HelmRelease() HelmRelease { return i.release }
 
-// Object is how results name it.
+// Object returns how results name it.
 func (i *Installation) Object() string { return "Deployment " + i.Namespace + "/" + i.Name }
 
-// software is what a Deployment runs.
+// software describes what a Deployment runs.
 type software int
 
 const (
@@ -59,7 +59,7 @@ const releaseName, releaseNamespace = "meta.helm.sh/release-name", "meta.helm.sh
 // HelmRelease is one of Helm; without a name, none.
 type HelmRelease struct{ Namespace, Name string }
 
-// ReleaseOf is the release that owns an object. Whoever may write the annotations can write any text, which must not become a part of a
+// ReleaseOf is the release that owns an object. Anyone who may write the annotations can write any text, which must not become a part of a
 // command: a text that Helm cannot have written is none.
 func ReleaseOf(o metav1.Object) HelmRelease {
 	r := HelmRelease{o.GetAnnotations()[releaseNamespace], o.GetAnnotations()[releaseName]}
@@ -87,7 +87,7 @@ func runs(pod *corev1.PodSpec, labels ...map[string]string) software {
 	return other
 }
 
-// softwareOf is what an image has.
+// softwareOf returns what an image has.
 func softwareOf(image string) software {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -143,7 +143,7 @@ func (f *Facts) Karpenter() *Installation {
 	return found[0]
 }
 
-// noKarpenter is why there is no installation to take over from.
+// noKarpenter returns why there is no installation to take over from.
 func (f *Facts) noKarpenter() string {
 	if f.Named != "" {
 		return fmt.Sprintf("there is no Deployment %q", f.Named)

@@ -29,7 +29,7 @@ const (
 
 func (s Status) rank() int { return slices.Index([]Status{Obstacle, Warning, NotChecked, OK}, s) }
 
-// Result is what a check has found about one object, or that it found nothing.
+// Result describes what a check has found about one object, or that it found nothing.
 type Result struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
@@ -38,9 +38,9 @@ type Result struct {
 	Object string `json:"object,omitempty"`
 	// Field is the path of the field, if one is the cause.
 	Field string `json:"field,omitempty"`
-	// Seen is what was found; of a check that found nothing, what it compared.
+	// Seen holds what was found; of a check that found nothing, what it compared.
 	Seen string `json:"seen"`
-	// Remedy is what to do.
+	// Remedy holds what to do.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type Report struct {
 type Check struct {
 	// ID is stable.
 	ID string
-	// Title is what it finds, in a few words.
+	// Title holds what it finds, in a few words.
 	Title string
 	// needs are the facts without which it cannot be made.
 	needs []doctor.Fact
@@ -96,7 +96,7 @@ func Unreadable(why error) Report {
 	return Report{Results: []Result{{Check: "cluster", Status: NotChecked, Seen: why.Error()}}}
 }
 
-// Count is how many results have a status.
+// Count returns how many results have a status.
 func (r Report) Count(s Status) (n int) {
 	for _, result := range r.Results {
 		if result.Status == s {

@@ -89,7 +89,7 @@ func aliasField(class *awsv1.EC2NodeClass) string {
 	return ""
 }
 
-// difference is why nodes of a pool would be replaced.
+// difference states why nodes of a pool would be replaced.
 type difference struct{ pool, reason, object, field string }
 
 // replaced are the nodes of a difference.
@@ -142,7 +142,7 @@ func checkDrift(f *Facts) ([]Result, string) {
 	return out, ""
 }
 
-// incomparable is why a claim cannot be compared; empty if it can be.
+// incomparable returns why a claim cannot be compared; empty if it can be.
 func (f *Facts) incomparable(claim *karpv1.NodeClaim, pool *karpv1.NodePool) string {
 	class := claim.Spec.NodeClassRef.Name
 	exists := func(c awsv1.EC2NodeClass) bool { return c.Name == class }

@@ -16,20 +16,20 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Tools are how the commands of a plan reach the cluster and the charts.
+// Tools describes how the commands of a plan reach the cluster and the charts.
 type Tools struct {
 	// Kubeconfig and Context are flags of kubectl, helm and dovetail; empty for the current context.
 	Kubeconfig, Context string
 	// Charts is the directory or OCI repository with the charts dovetail and dovetail-crd.
 	Charts string
-	// Arguments are those that select the cluster for commands of this program.
+	// Arguments are the arguments that select the cluster for commands of this program.
 	Arguments []string
 }
 
 // Step is a part of a plan.
 type Step struct {
 	Name string `json:"name"`
-	// Why is what the step is for, and what to look at.
+	// Why holds what the step is for, and what to look at.
 	Why string `json:"why"`
 	// Commands are for a shell, in order.
 	Commands []string `json:"commands"`
@@ -37,11 +37,11 @@ type Step struct {
 	Undo []string `json:"undo"`
 }
 
-// Plan is how Dovetail takes over one cluster.
+// Plan describes how Dovetail takes over one cluster.
 type Plan struct {
 	Cluster   string        `json:"cluster"`
 	Karpenter *Installation `json:"karpenter"`
-	// Values are those of the chart dovetail. NotCarried is what they do not contain.
+	// Values are the values of the chart dovetail. NotCarried is what they do not contain.
 	Values     Values   `json:"values"`
 	NotCarried []string `json:"notCarried"`
 	Steps      []Step   `json:"steps"`
@@ -55,7 +55,7 @@ const (
 	valuesFile = "dovetail-values.yaml"
 )
 
-// karpenterChart is where Karpenter publishes its chart.
+// karpenterChart states where Karpenter publishes its chart.
 const karpenterChart = "oci://public.ecr.aws/karpenter/karpenter"
 
 // planner writes the commands of one plan.
@@ -203,7 +203,7 @@ func (f *Facts) runBy(r HelmRelease) (out []string) {
 	return out
 }
 
-// staysInstalled is why Karpenter's release must not be uninstalled; empty if it may be.
+// staysInstalled returns why Karpenter's release must not be uninstalled; empty if it may be.
 func (f *Facts) staysInstalled(k *Installation) string {
 	has := func(d apiextensionsv1.CustomResourceDefinition) bool { return ReleaseOf(&d) == k.release }
 	if slices.ContainsFunc(f.Definitions, has) {

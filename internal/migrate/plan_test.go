@@ -81,7 +81,7 @@ func commandsOf(p *Plan) []string {
 	return commands
 }
 
-// Whoever may write an annotation, a variable or a field must not write a command of the person who pastes the plan.
+// Anyone who may write an annotation, a variable or a field must not write a command of the person who pastes the plan.
 func TestNoTextOfAnObjectRunsInTheShell(t *testing.T) {
 	for _, quote := range []string{"", "'", `"`} {
 		ran := filepath.Join(t.TempDir(), "ran")

@@ -30,7 +30,7 @@ func (r Report) Text(w io.Writer) error {
 	return err
 }
 
-// shownRunes is how much of a text is printed: values of fields are in it, and may be user data.
+// shownRunes sets how much of a text is printed: values of fields are in it, and may be user data.
 const shownRunes = 1000
 
 func shortened(text string) string {

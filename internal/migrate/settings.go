@@ -21,7 +21,7 @@ func settingsChecks() []Check {
 	}
 }
 
-// environment is what the container of an installation has as text, as the kubelet expands it. Secrets are not read.
+// environment returns what the container of an installation has as text, as the kubelet expands it. Secrets are not read.
 func (f *Facts) environment(i *Installation) map[string]string {
 	out := map[string]string{}
 	c := i.container()
@@ -46,7 +46,7 @@ func (f *Facts) environment(i *Installation) map[string]string {
 	return out
 }
 
-// arguments are those of the container, as the kubelet expands them. The first word of a command is the program. A line for a shell is
+// arguments returns those of the container, as the kubelet expands them. The first word of a command is the program. A line for a shell is
 // read word by word, without what a shell makes of quotes and variables.
 func (i *Installation) arguments(env map[string]string) (out []string) {
 	c := i.container()
@@ -96,7 +96,7 @@ func (i *Installation) ConfigMaps() (out []string) {
 	return slices.Compact(out)
 }
 
-// fromSecrets are the variables whose values are in Secrets, with the name of the Secret.
+// fromSecrets are the variables with values that are in Secrets, with the name of the Secret.
 func (i *Installation) fromSecrets() (out []string) {
 	c := i.container()
 	for _, from := range c.EnvFrom {
@@ -112,7 +112,7 @@ func (i *Installation) fromSecrets() (out []string) {
 	return out
 }
 
-// unread is where a variable's value comes from, if it is not read; empty if it is, or if the container does not have the variable.
+// unread returns where a variable's value comes from, if it is not read; empty if it is, or if the container does not have the variable.
 func (i *Installation) unread(variable string) string {
 	c := i.container()
 	for n := len(c.Env) - 1; n >= 0; n-- { // the last one counts

@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings/chartvalue"
 )
 
-// Values are those of the chart dovetail that make it start as Karpenter was started.
+// Values are the values of the chart dovetail that make it start as Karpenter was started.
 type Values map[string]any
 
 // set sets the value at a path such as settings.clusterName.

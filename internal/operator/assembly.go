@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
@@ -63,7 +64,9 @@ type assembly struct {
 
 	sdk awssdk.Config
 	aws *adapter.Adapter
-	// dependencies are what launches need of AWS; held is mgr for loops that wait for them.
+	// pace divides waits where AWS is simulated.
+	pace pace.Pace
+	// dependencies holds what launches need of AWS; held is mgr for loops that wait for them.
 	dependencies *dependency.Set
 	held         manager.Manager
 
@@ -88,7 +91,7 @@ type assembly struct {
 	repair        nodeRepair
 	// soakFaults are the conditions with which a new node has failed, whether or not nodes are repaired.
 	soakFaults *enginerepair.Policies
-	// pauses stop replacements whose nodes fail.
+	// pauses stop replacements with nodes that fail.
 	pauses   *breaker.Breaker
 	recorder *recorder.Recorder
 }
@@ -118,7 +121,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if a.soakFaults, err = enginerepair.Compile(noderepair.Policies(false)); err != nil {
 		return err
 	}
-	a.pauses = breaker.New(a.mgr.GetClient(), a.settings.MaxFailedReplacements, a.soakFaults, time.Now)
+	a.pauses = breaker.New(a.mgr.GetClient(), a.breakerRules(), time.Now)
 	if a.repair, err = newNodeRepair(a.settings, a.measures.repairs); err != nil {
 		return err
 	}
@@ -226,5 +229,5 @@ func (a *assembly) addLoops(loops ...manager.Runnable) error {
 	return errors.Join(errs...)
 }
 
-// labels is what label keys mean on EKS.
+// labels returns what label keys mean on EKS.
 func labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.Vocabulary()} }

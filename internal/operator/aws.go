@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -36,6 +37,9 @@ import (
 func (a *assembly) wireAWS(ctx context.Context) error {
 	var err error
 	if a.sdk, err = session.Load(ctx, sdkOptions(a.build.Version, a.log, a.measures.awsCalls)); err != nil {
+		return err
+	}
+	if a.pace, err = pace.Read(os.Environ(), a.sdk.BaseEndpoint); err != nil {
 		return err
 	}
 	if a.refusals != nil {
@@ -122,7 +126,7 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 	return config, nil
 }
 
-// draDrivers are the DRA drivers whose devices instance types come with: none while resource claims are ignored.
+// draDrivers are the DRA drivers with devices that instance types come with: none while resource claims are ignored.
 func draDrivers(s settings.Settings) (drivers []string) {
 	if s.AWSGate(settings.GateDRANVIDIAGPU) && !s.IgnoreDRARequests {
 		drivers = append(drivers, awsv1.DRADriverNVIDIA)
@@ -194,7 +198,7 @@ func (a *assembly) clusterDNS(ctx context.Context) string {
 	return service.Spec.ClusterIP
 }
 
-// APIServer is how this process reaches and trusts the API server.
+// APIServer returns how this process reaches and trusts the API server.
 func APIServer(config *rest.Config) (ekscluster.APIServer, error) {
 	ca := config.CAData
 	if len(ca) == 0 && config.CAFile != "" {

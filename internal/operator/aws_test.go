@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/dependency"
 )
 
-// A start during an outage of one service waits with launches for exactly what they need, and ends for nothing but another cluster's
+// A start during an outage of one service waits with launches for exactly what they need, and finishes for nothing but another cluster's
 // name.
 func TestLaunchesWaitForWhatTheyNeedOfAWS(t *testing.T) {
 	broken := &smithy.GenericAPIError{Code: "InternalError", Fault: smithy.FaultServer}
@@ -40,7 +40,7 @@ func TestLaunchesWaitForWhatTheyNeedOfAWS(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(*awsReads)
-		// held is how long launches wait at least, and most at most.
+		// held states how long launches wait at least, and most at most.
 		held, most time.Duration
 	}{
 		{"all is well", func(*awsReads) {}, 0, 0},

@@ -19,10 +19,10 @@ import (
 // coreBuckets, in seconds, and those of Prometheus for node classes are Karpenter's.
 var coreBuckets = prometheus.ExponentialBuckets(.5, 2, 15)
 
-// conditions are those of a kind of ours, with the missing ones as Unknown.
+// conditions returns those of a kind of ours, with the missing ones as Unknown.
 func conditions(o client.Object) []metav1.Condition { return condition.All(o.(condition.Object)) }
 
-// nodeConditions are those of a Node, without their heartbeats.
+// nodeConditions returns those of a Node, without their heartbeats.
 func nodeConditions(o client.Object) []metav1.Condition {
 	var out []metav1.Condition
 	for _, c := range o.(*corev1.Node).Status.Conditions {

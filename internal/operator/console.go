@@ -77,7 +77,7 @@ func (a *assembly) consoleSources() console.Sources {
 	return out
 }
 
-// doctorFacts are what the checks of the doctor read, from the caches.
+// doctorFacts returns what the checks of the doctor read, from the caches.
 func (a *assembly) doctorFacts(ctx context.Context) *doctor.Facts {
 	return gather.Facts(ctx, gather.Sources{
 		Kubernetes: a.mgr.GetClient(), Pods: a.pods.List,
@@ -98,12 +98,12 @@ func (a *assembly) readView(ctx context.Context) (*inspect.View, error) {
 	return view, nil
 }
 
-// searchSettings are how the console searches for cheaper nodes: as consolidation does.
+// searchSettings returns how the console searches for cheaper nodes: as consolidation does.
 func (a *assembly) searchSettings() consolidate.Settings {
 	return consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps}
 }
 
-// offered is what the controller's node classes can launch, as a catalog.
+// offered describes what the controller's node classes can launch, as a catalog.
 type offered struct {
 	ctx     context.Context
 	sources interface {
@@ -111,7 +111,7 @@ type offered struct {
 	}
 }
 
-// Types implements planner.Catalog. A class whose types cannot be listed has none, as in plans.
+// Types implements planner.Catalog. A class with types that cannot be listed has none, as in plans.
 func (o offered) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	if class == nil {
 		return nil, nil

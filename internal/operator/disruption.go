@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/drift"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
+	enginebreaker "github.com/dovetail-k8s/dovetail/internal/engine/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
@@ -37,7 +38,7 @@ func (a *assembly) wireDisruption() error {
 		},
 		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
 		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
-		ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics,
+		ValidationDelay: a.pace.Of(disruption.ValidationDelay), Pace: a.pace, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics,
 		Provisioning: a.batch, Turns: a.turns, Recorder: a.recorder,
 	}
 	if a.repair.policies != nil {
@@ -59,8 +60,7 @@ func (a *assembly) wireDisruption() error {
 	}
 	return a.register(
 		&breaker.Reconciler{
-			Client: c, Threshold: a.settings.MaxFailedReplacements, Faults: a.soakFaults, Events: a.events, Metrics: a.measures.breaker,
-			Log: log, Now: now,
+			Client: c, Rules: a.breakerRules(), Events: a.events, Metrics: a.measures.breaker, Log: log, Now: now,
 		},
 		&breaker.ClassReconciler{Client: c, Events: a.events, Now: now},
 		&disruption.Consolidatable{Client: c, Log: log, Now: now},
@@ -74,4 +74,12 @@ func (a *assembly) wireDisruption() error {
 			Events: a.events, Metrics: a.measures.reboots, Log: log, Now: now,
 		},
 	)
+}
+
+// breakerRules returns how the nodes that replace others are judged.
+func (a *assembly) breakerRules() breaker.Rules {
+	return breaker.Rules{
+		Threshold: a.settings.MaxFailedReplacements, Faults: a.soakFaults,
+		Windows: enginebreaker.Windows{Soak: a.pace.Of(enginebreaker.Soak), LateAfter: a.pace.Of(enginebreaker.LateAfter)},
+	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 )
 
-// DoctorAccount is what the checks of the doctor read of AWS.
+// DoctorAccount describes what the checks of the doctor read of AWS.
 type DoctorAccount struct {
 	*zonalshift.Instances
 	*offerings.Source
@@ -22,8 +22,8 @@ type DoctorAccount struct {
 	*preflight.Checker
 }
 
-// maxListingAge is how old the listing of instances may be that the checks use. That of the adoption loop is younger, so that the checks
-// seldom make one of their own: 5,000 instances are described in 75 MB of text.
+// maxListingAge limits how old the listing of instances may be that the checks use. That of the adoption loop is younger, so that the
+// checks seldom make one of their own: 5,000 instances are described in 75 MB of text.
 const maxListingAge = 2 * time.Minute
 
 // List returns the instances of a recent listing.

@@ -24,8 +24,8 @@ func newLibraryLines(h slog.Handler) libraryLines {
 	return libraryLines{Handler: h, errors: &repeats{}}
 }
 
-// details is how controller-runtime's lines begin that are about one part of a start or of an end: a controller, a source of one, a server,
-// or a group of what is stopped.
+// details states how controller-runtime's lines begin that are about one part of a start or of an end: a controller, a source of one, a
+// server, or a group of what is stopped.
 var details = []string{
 	"Starting EventSource", "Starting Controller", "Starting workers", "Starting metrics server", "Shutting down metrics server",
 	"Shutdown signal received, waiting for all workers to finish", "All workers finished", "Stopping and waiting for ",
@@ -89,7 +89,7 @@ func errorOf(r slog.Record) (text string) {
 }
 
 const (
-	// repeatAfter is how long an error is not logged again.
+	// repeatAfter sets how long an error is not logged again.
 	repeatAfter = 10 * time.Minute
 	// maxRepeats bounds how many errors are remembered. Past it all are forgotten, and logged again.
 	maxRepeats = 10_000

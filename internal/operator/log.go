@@ -50,7 +50,7 @@ func NewLogger(w io.Writer, level string) *slog.Logger {
 // reconcile, and hardly any of them logs a line.
 type lazyHandler struct {
 	base slog.Handler
-	// last is what was added last; nil if nothing was.
+	// last holds what was added last; nil if nothing was.
 	last *added
 }
 
@@ -99,7 +99,7 @@ func (a *added) to(base slog.Handler) slog.Handler {
 }
 
 // unreadAnswer begins the SDK's warning that a connection was closed before the whole answer had been read. It costs a new connection at
-// most, and whoever sent the request has the error.
+// most, and anyone who sent the request has the error.
 const unreadAnswer = "failed to discard remaining HTTP response body"
 
 // sdkLogger writes the logs of the AWS SDK to the controller's log.

@@ -120,7 +120,7 @@ func (a *awsCalls) Attempt(s session.Seen) {
 	a.attemptTime.WithLabelValues(s.Service, s.Action, s.Code).Observe(s.Took.Seconds())
 }
 
-// metricsOptions is how metrics and profiles are served. With --metrics-secure, a client needs a token that the API server accepts,
+// metricsOptions returns how metrics and profiles are served. With --metrics-secure, a client needs a token that the API server accepts,
 // and the permission to get the path.
 func metricsOptions(s settings.Settings, registry *inventory.Registry) metricsserver.Options {
 	options := metricsserver.Options{
@@ -142,7 +142,7 @@ func metricsOptions(s settings.Settings, registry *inventory.Registry) metricsse
 	return options
 }
 
-// listing makes /metrics list every metric, and protects all paths if it is asked to.
+// listing makes /metrics list every metric, and protects all paths if it is requested to.
 func listing(registry *inventory.Registry, secure bool) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 		protect := func(_ logr.Logger, h http.Handler) (http.Handler, error) { return h, nil }

@@ -51,7 +51,7 @@ func reviewer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(answer) // the client says so if it does not come
+	_ = json.NewEncoder(w).Encode(answer) // the client reports it if it does not come
 }
 
 // serveMetrics serves as the controller does, and returns the address.
@@ -94,7 +94,7 @@ func serveMetrics(t *testing.T, s settings.Settings) string {
 	return "127.0.0.1:" + port
 }
 
-// get returns the status and the text of a URL, asked for with a bearer token if there is one. The certificate is signed by nobody.
+// get returns the status and the text of a URL, requested with a bearer token if there is one. The certificate is signed by nobody.
 func get(t *testing.T, url, token string) (status int, text string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

@@ -63,6 +63,7 @@ func (a *assembly) wireNodeClaims() error {
 		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},
 		&termination.ClaimReconciler{
 			Client: c, Cloud: launched("nodeclaim.termination"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Pace: a.pace,
 		},
 	)
 	return errors.Join(err, a.addHeldLoops(
@@ -90,7 +91,7 @@ type joining struct {
 	changed func()
 }
 
-// guarded is what the guard stands in front of: node classes and launches.
+// guarded describes what the guard stands in front of: node classes and launches.
 type guarded struct {
 	*nodeclass.Resolver
 	*nodeclass.Resources

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/zonalshift"
 )
 
-// refreshed is what goes out of date slowly: instance types, prices, and the version of Kubernetes.
+// refreshed describes what goes out of date slowly: instance types, prices, and the version of Kubernetes.
 type refreshed struct {
 	*offerings.Source
 	*ekscluster.Cluster

@@ -20,7 +20,7 @@ func (a *assembly) wireNodes() error {
 			&memory.Reconciler{Client: c, Cloud: a.aws.Offerings},
 			&termination.NodeReconciler{
 				Client: c, Cloud: a.measure("node.termination").instances(a.aws.Instances), Evictor: a.evictor,
-				Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+				Events: a.events, Metrics: a.metrics, Log: log, Now: now, Pace: a.pace,
 			},
 		),
 		a.addLoops(a.evictor),

@@ -46,14 +46,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/shadow"
 )
 
-// evictionWorkers is how many evictions are in progress at once. Twenty drain the nodes of one disruption in parallel, and stay far
+// evictionWorkers sets how many evictions are in progress at once. Twenty drain the nodes of one disruption in parallel, and stay far
 // below the request limits of the API server.
 const evictionWorkers = 20
 
 // Build names the program.
 type Build struct{ Version, Commit string }
 
-// Config is what a controller is made of.
+// Config describes what a controller is made of.
 type Config struct {
 	Settings settings.Settings
 	// Cluster returns how to reach the API server. It is called once the settings have been checked.
@@ -62,7 +62,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Run builds the autoscaler and runs it until ctx ends.
+// Run builds the autoscaler and runs it until ctx is done.
 func Run(ctx context.Context, c Config) error {
 	s, log := c.Settings, c.Log
 	if s.MemoryLimit > 0 {

@@ -16,13 +16,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// probeTimeout is how long a probe waits for the caches: kubelets wait for a second.
+// probeTimeout sets how long a probe waits for the caches: kubelets wait for a second.
 const probeTimeout = time.Second
 
 // probes serve /healthz and /readyz. A controller is ready once its caches are filled, whatever it waits for of AWS: it drains nodes and
 // handles interruptions without. /readyz?verbose lists what it waits for.
 type probes struct {
-	// synced reports whether the caches are filled, or waits for it until ctx ends.
+	// synced reports whether the caches are filled, or waits for it until ctx is done.
 	synced func(ctx context.Context) bool
 	// dependencies are listed from when they are set.
 	dependencies atomic.Pointer[dependency.Set]

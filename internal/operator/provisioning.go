@@ -21,7 +21,7 @@ func (a *assembly) wireProvisioning() error {
 			Client: c, Live: a.mgr.GetAPIReader(), State: a.state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions,
 			Log: a.log, Now: time.Now, ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics,
 			Recorder: a.recorder, Turns: a.turns,
-			TerminateFirst: a.settings.Gate(settings.GateTerminateFirstDrift),
+			TerminateFirst: a.settings.Gate(settings.GateTerminateFirstDrift), Pace: a.pace,
 		}),
 	)
 }

@@ -31,7 +31,7 @@ const (
 )
 
 const (
-	// firstAttempt is how long a start waits for EKS, so that a wrong cluster name is found before anything is written. EKS answers within
+	// firstAttempt sets how long a start waits for EKS, so that a wrong cluster name is found before anything is written. EKS answers within
 	// a second; a kubelet's probes give a container more time than this.
 	firstAttempt = 5 * time.Second
 	// authenticationTimeout is for STS, or the agent on the node.
@@ -42,7 +42,7 @@ const (
 	// pricesTimeout is for all pages of the Pricing API, some dozen for each platform.
 	pricesTimeout = 2 * time.Minute
 	shiftsTimeout = 15 * time.Second
-	// grace is how long launches wait for prices and zonal shifts. The prices that ship with the program are a few per cent off; a node
+	// grace sets how long launches wait for prices and zonal shifts. The prices that ship with the program are a few per cent off; a node
 	// later than that costs more.
 	grace = 15 * time.Second
 	// pricesPause is the longest pause between two attempts to read prices: each attempt takes dozens of calls.
@@ -58,7 +58,7 @@ type awsReads struct {
 	sufficient func() bool
 }
 
-// awsDependencies are what launches need of AWS. Prices that ship with the program, and zones that may be shifted away from, are better
+// awsDependencies returns what launches need of AWS. Prices that ship with the program, and zones that may be shifted away from, are better
 // than no nodes; an error that a person has to correct holds launches where it concerns zonal shifts.
 func awsDependencies(r awsReads) []dependency.Dependency {
 	out := []dependency.Dependency{
@@ -86,7 +86,7 @@ func passes(err error) bool {
 	return err == nil || awserrors.IsRetryable(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// newDependencies are those of this process. The adapter exists when they are first read.
+// newDependencies returns those of this process. The adapter exists when they are first read.
 func (a *assembly) newDependencies(local ekscluster.APIServer) *dependency.Set {
 	reads := awsReads{
 		credentials: func(ctx context.Context) error { return session.Authenticate(ctx, a.sdk, os.Getenv) },

@@ -75,7 +75,7 @@ func buffersOf(pods []*corev1.Pod) []string {
 	return out
 }
 
-// jsonBuffer is where the room of a capacity buffer is.
+// jsonBuffer states where the room of a capacity buffer is.
 type jsonBuffer struct {
 	Name          string `json:"name"`
 	OnExisting    int    `json:"onExisting"`

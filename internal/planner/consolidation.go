@@ -8,11 +8,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Consolidation is what passes would do to the nodes, and why the others remain.
+// Consolidation describes what passes would do to the nodes, and why the others remain.
 type Consolidation struct {
 	Commands []disrupt.Command
 	Kept     []Kept
-	// Steps is what the search took: see consolidate.Result.
+	// Steps holds what the search took: see consolidate.Result.
 	Steps int
 	// TimedOut is true if the search was stopped at Settings.MaxSteps. Candidates that it did not come to are kept without a
 	// reason.
@@ -25,7 +25,7 @@ type Kept struct {
 	disrupt.Why
 }
 
-// Disruption is what the next passes would do to the nodes of a snapshot, as far as budgets allow at once: remove empty nodes, replace
+// Disruption returns what the next passes would do to the nodes of a snapshot, as far as budgets allow at once: remove empty nodes, replace
 // drifted ones, and remove nodes that cost more than their replacement. Nodes that get pods by the plan remain, as they would after it.
 func Disruption(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
 	return consolidationOf(pass.Input{

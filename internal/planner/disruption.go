@@ -28,7 +28,7 @@ type Drifted struct {
 	Why  manifest.Drift
 	// Price of the node, in $/h; 0 if it is not known.
 	Price float64
-	// Stays is why the node is not replaced; empty if it is.
+	// Stays states why the node is not replaced; empty if it is.
 	Stays string
 }
 

@@ -28,7 +28,7 @@ type Report struct {
 	Drift   *Drift
 	// Consolidation is nil if it was not requested.
 	Consolidation *Consolidation
-	// RuleCosts are what the rules of pods and pools cost; nil if that was not requested.
+	// RuleCosts holds what the rules of pods and pools cost; nil if that was not requested.
 	RuleCosts *attribution.Result
 	// Buffers is the room that capacity buffers reserve; nil if there are none.
 	Buffers *buffer.Placement
@@ -79,7 +79,7 @@ type jsonReason struct {
 	Code     schedule.Code `json:"code"`
 	NodePool string        `json:"nodePool"`
 	Message  string        `json:"message"`
-	// Rule is what Message is made of; nil if the code says all.
+	// Rule holds what Message is made of; nil if the code states all.
 	Rule *rejection.Rule `json:"rule,omitempty"`
 }
 

@@ -42,7 +42,7 @@ type jsonDrifted struct {
 	jsonNode
 	Reason string   `json:"reason"`
 	Fields []string `json:"fields"`
-	// Stays is why the node is not replaced; empty if it is.
+	// Stays states why the node is not replaced; empty if it is.
 	Stays string `json:"stays"`
 }
 

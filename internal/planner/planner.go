@@ -26,11 +26,11 @@ type Catalog interface {
 	Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 }
 
-// Config is what a plan depends on besides the cluster state.
+// Config describes what a plan depends on besides the cluster state.
 type Config struct {
 	Catalog  Catalog
 	Settings snapshot.Settings
-	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
+	// NominationWindow states how long an initialized node reserves capacity for a pod that it was launched for.
 	NominationWindow time.Duration
 }
 

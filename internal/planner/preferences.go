@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// jsonPreference is what has become of one preference of a workload's pods, with --preference-policy=Priced.
+// jsonPreference describes what has become of one preference of a workload's pods, with --preference-policy=Priced.
 type jsonPreference struct {
 	Workload   string `json:"workload"`
 	Preference string `json:"preference"`
@@ -60,7 +60,7 @@ func newPreference(p *schedule.PreferenceCost) jsonPreference {
 	return out
 }
 
-// maxPreferences is how many preferences a table lists, those that cost the most: as many as fit on a page of a terminal.
+// maxPreferences limits how many preferences a table lists, those that cost the most: as many as fit on a page of a terminal.
 const maxPreferences = 40
 
 // preferencesSection lists what the preferences of each workload cost, unless no pod has any.

@@ -101,7 +101,7 @@ func liveWorld() []client.Object {
 	}
 }
 
-// planOf is what the plan of a live cluster prints.
+// planOf returns what the plan of a live cluster prints.
 func planOf(t *testing.T, c client.Client) string {
 	t.Helper()
 	s, err := cluster.NewState(cluster.Config{
@@ -191,7 +191,7 @@ func TestNewWorkloadsBesideASnapshot(t *testing.T) {
 	}
 }
 
-// What a snapshot of a cluster holds is enough to tell which pods an edited Deployment replaces.
+// What a snapshot of a cluster holds is enough to report which pods an edited Deployment replaces.
 func TestEditedDeploymentBesideASnapshotOfAClusterReplacesItsPods(t *testing.T) {
 	template := func(cpu string) corev1.PodTemplateSpec {
 		t := corev1.PodTemplateSpec{

@@ -151,12 +151,12 @@ func (r *Report) use(p *report.Page) {
 	p.Section("Use of all nodes to launch", []string{"RESOURCE", "REQUESTED", "ALLOCATABLE", "USE"}, rows)
 }
 
-// resources are those that the table shows: CPU, memory, other resources that any launch uses, and pods.
+// resources returns those that the table shows: CPU, memory, other resources that any launch uses, and pods.
 func (r *Report) resources() []corev1.ResourceName {
 	return append(append([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}, r.extraResources()...), corev1.ResourcePods)
 }
 
-// extraResources are those besides CPU, memory and pods that any launch uses, by name.
+// extraResources returns those besides CPU, memory and pods that any launch uses, by name.
 func (r *Report) extraResources() []corev1.ResourceName {
 	seen := map[corev1.ResourceName]bool{}
 	for i := range r.Plan.Launches {
@@ -287,7 +287,7 @@ func (r *Report) placements(p *report.Page) {
 
 // rejections lists the pods without a node, grouped by their reasons.
 func (r *Report) rejections(p *report.Page) {
-	alike := map[string][]*corev1.Pod{}
+	byReasons := map[string][]*corev1.Pod{}
 	var order []string
 	for _, u := range r.Plan.Rejected {
 		text := p.Part()
@@ -298,10 +298,10 @@ func (r *Report) rejections(p *report.Page) {
 			}
 			text.Indented("    ", fmt.Sprintf("%s%s (%s)", where, wording.Reason(reason), reason.Code))
 		}
-		if alike[text.String()] == nil {
+		if byReasons[text.String()] == nil {
 			order = append(order, text.String())
 		}
-		alike[text.String()] = append(alike[text.String()], u.Pod)
+		byReasons[text.String()] = append(byReasons[text.String()], u.Pod)
 	}
 	if len(order) == 0 {
 		return
@@ -309,7 +309,7 @@ func (r *Report) rejections(p *report.Page) {
 	p.Printf("Pods without a node\n")
 	for _, text := range order {
 		var who []string
-		for _, g := range workloads(alike[text]) {
+		for _, g := range workloads(byReasons[text]) {
 			who = append(who, g.String())
 		}
 		names := p.Part()
@@ -357,7 +357,7 @@ func (r *Report) total(p *report.Page) {
 	}
 }
 
-// wholeNodes is how many of the most expensive nodes of a plan its bound must be worth for a percentage to mean something. The bound
+// wholeNodes sets how many of the most expensive nodes of a plan its bound must be worth for a percentage to mean something. The bound
 // counts parts of nodes: a node more than its parts is then at most a twentieth.
 const wholeNodes = 20
 

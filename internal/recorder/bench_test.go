@@ -21,7 +21,7 @@ import (
 )
 
 // reportCPU reports the CPU time of an iteration, all threads and the garbage collection included. It does not depend on what else
-// the machine does.
+// the computer does.
 func reportCPU(b *testing.B) (report func()) {
 	used := func() time.Duration {
 		var u syscall.Rusage

@@ -43,7 +43,7 @@ type Exclusion struct {
 	Message    string   `json:"message,omitempty"`
 }
 
-// SolveInput says how the plan was computed.
+// SolveInput states how the plan was computed.
 type SolveInput struct {
 	// Validated is true if launches that violate a rule were withheld.
 	Validated bool `json:"validated,omitempty"`
@@ -84,7 +84,7 @@ type RejectionRecord struct {
 	// Codes are the reasons, each with its pool; Message is the first in words.
 	Codes   []string `json:"codes"`
 	Message string   `json:"message,omitempty"`
-	// Rule is the first as data; nil if the code says all, and in recordings of versions before it existed.
+	// Rule is the first as data; nil if the code states all, and in recordings of versions before it existed.
 	Rule *rejection.Rule `json:"rule,omitempty"`
 }
 
@@ -100,7 +100,7 @@ type PassInput struct {
 	Settings pass.Settings `json:"settings"`
 	Facts    pass.Facts    `json:"facts,omitzero"`
 	Resting  bool          `json:"resting,omitempty"`
-	// InterruptedAt is the number of the simulation before which the search was ended; 0 if it was not.
+	// InterruptedAt is the number of the simulation before which the search was stopped; 0 if it was not.
 	InterruptedAt int         `json:"interruptedAt,omitempty"`
 	Memory        pass.Memory `json:"memory"`
 }

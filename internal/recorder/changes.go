@@ -64,7 +64,7 @@ func (t *tracker) forget() {
 	}
 }
 
-// diff returns what has changed since the last call, and remembers the objects. It costs one look into a map per object.
+// diff returns what has changed since the last call, and remembers the objects. It costs one inspect a map per object.
 func (t *tracker) diff(o *seen) changes {
 	out := changes{keyframe: true}
 	for _, known := range t.known {

@@ -16,7 +16,7 @@ import (
 const childPath = "DOVETAIL_TEST_RECORDING"
 
 // TestChild is the child process: it records until it is killed, and prints each pass once it is written. With a limit on the
-// size of files, it records a number of passes, and says that it has survived. In the test run itself it does nothing.
+// size of files, it records a number of passes, and states that it has survived. In the test run itself it does nothing.
 func TestChild(t *testing.T) {
 	path, limited := strings.CutPrefix(os.Getenv(childPath), "limited:")
 	if path == "" {

@@ -33,7 +33,7 @@ type Decision struct {
 	// Alternatives that were examined, the chosen one first. MoreAlternatives counts those that are left out.
 	Alternatives     []Alternative `json:"alternatives,omitempty"`
 	MoreAlternatives int           `json:"moreAlternatives,omitempty"`
-	// Prices says where the prices come from, by capacity type; PriceTable has those of the instance types that it is about.
+	// Prices states where the prices come from, by capacity type; PriceTable has those of the instance types that it is about.
 	Prices     []PriceSource `json:"prices,omitempty"`
 	PriceTable []PriceRow    `json:"priceTable,omitempty"`
 	// Inputs are what it was decided on.
@@ -64,7 +64,7 @@ type PriceRow struct {
 	Offerings    []PriceRecord     `json:"offerings"`
 }
 
-// PriceRecord is the price of an offering in $/h. One that is not available says why, as far as that is known.
+// PriceRecord is the price of an offering in $/h. One that is not available states why, as far as that is known.
 type PriceRecord struct {
 	CapacityType string `json:"capacityType"`
 	Zone         string `json:"zone"`
@@ -131,7 +131,7 @@ type Alternative struct {
 // maxAlternatives is how many alternatives a decision has: a page shows no more.
 const maxAlternatives = 50
 
-// PriceSource says where the prices of a capacity type come from.
+// PriceSource states where the prices of a capacity type come from.
 type PriceSource struct {
 	CapacityType string `json:"capacityType"`
 	// Read is when they were read from the cloud; zero if they are built in.

@@ -10,7 +10,7 @@ import (
 type ExportInfo struct {
 	Frames int   `json:"frames"`
 	Bytes  int64 `json:"bytes"`
-	// From is the time of the first frame: that of the keyframe before the time that was asked for.
+	// From is the time of the first frame: that of the keyframe before the time that was requested.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 }

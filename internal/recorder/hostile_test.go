@@ -64,7 +64,7 @@ func FuzzRecording(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) { readAll(data) })
 }
 
-// FuzzLines reads recordings with valid frames whose text may be anything.
+// FuzzLines reads recordings with valid frames with a text that may be anything.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(`{"pass":{"id":"p-1","kind":"provisioning","now":"2026-08-21T12:00:00Z"}}` + "\n" +
 		`{"object":{"kind":"Pod","uid":"u","object":{"metadata":{"name":"x"}}}}`))

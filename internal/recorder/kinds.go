@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// seen are the API objects that a pass saw. The engine does not need the node classes; whoever asks later why a pool launched
+// seen are the API objects that a pass saw. The engine does not need the node classes; anyone who queries later why a pool launched
 // nothing, or why a node drifted, does.
 type seen struct {
 	*cluster.Objects

@@ -46,7 +46,7 @@ type Config struct {
 	Now     func() time.Time
 	// NodeClasses lists the EC2NodeClasses now, none of which is changed; nil lists none.
 	NodeClasses func() []*awsv1.EC2NodeClass
-	// Prices says where prices come from now; nil says nothing.
+	// Prices states where prices come from now; nil states nothing.
 	Prices func() []PriceSource
 }
 
@@ -55,7 +55,7 @@ type Recorder struct {
 	cfg   Config
 	queue chan *job
 	steps chan Step
-	// closed ends the writer, done is closed when it has ended.
+	// closed stops the writer, done is closed when it has finished.
 	closed, done chan struct{}
 	writer       *writer
 
@@ -93,7 +93,7 @@ type job struct {
 }
 
 // New opens the recording and starts the writer. A file that cannot be used does not stop it: the recording is then in memory, and
-// the log says so.
+// the log reports it.
 func New(cfg Config) (*Recorder, error) {
 	if cfg.Size < MinSize {
 		return nil, fmt.Errorf("the recording needs at least %d bytes", int64(MinSize))

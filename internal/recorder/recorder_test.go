@@ -357,7 +357,7 @@ func TestADiskThatHangsDelaysNoPass(t *testing.T) {
 	r.Close()
 }
 
-// A decision is carried out only when its record is written: whoever kills the process afterwards finds it.
+// A decision is carried out only when its record is written: anyone who kills the process afterwards finds it.
 func TestADecisionIsWrittenBeforeItIsCarriedOut(t *testing.T) {
 	cfg := testConfig(t, 8<<20)
 	r, w := newTestRecorder(t, cfg), newTestWorld(1, 200, 20)

@@ -249,7 +249,7 @@ func (r *Recording) spanText() string {
 	return fmt.Sprintf("; it has %s to %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
 }
 
-// errStop ends a walk.
+// errStop stops a walk.
 var errStop = errors.New("stop")
 
 func (r *Recording) passByID(id string) (*PassRecord, error) {

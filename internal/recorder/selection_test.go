@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// A recording may have 50,000 decisions: whoever asks for some, or for their lines, must not hold all of them.
+// A recording may have 50,000 decisions: anyone who requests some, or for their lines, must not hold all of them.
 func TestDecisionsAreSelected(t *testing.T) {
 	cfg := testConfig(t, MinSize)
 	r, w := newTestRecorder(t, cfg), newTestWorld(1, 10, 0)

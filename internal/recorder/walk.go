@@ -40,7 +40,7 @@ type Range struct {
 	Last bool
 	// Pass is the ID of one pass; empty for any.
 	Pass string
-	// Progress is called with the share of frames that have been read; nil if nobody asks.
+	// Progress is called with the share of frames that have been read; nil if nobody queries.
 	Progress func(done, total int)
 }
 
@@ -50,7 +50,7 @@ func (g *Range) has(f *frame) bool {
 		(g.Pass == "" || f.pass == crc32.Checksum([]byte(g.Pass), castagnoli))
 }
 
-// Passes calls f with each pass of the range whose state is recorded completely, in the order in which they were recorded, until f
+// Passes calls f with each pass of the range with a state that is recorded completely, in the order in which they were recorded, until f
 // returns an error. f may keep the pass; passes share objects, which must not be changed. It costs the decoding of all frames since
 // the keyframe before the range.
 func (r *Recording) Passes(in Range, f func(*PassRecord) error) error {

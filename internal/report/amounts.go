@@ -21,7 +21,7 @@ func Hourly(amount float64) string {
 	return signed(amount, Price(math.Abs(amount))) + "/h"
 }
 
-// Price prints dollars in four decimals, for a column whose title has the unit.
+// Price prints dollars in four decimals, for a column with a title that has the unit.
 func Price(amount float64) string { return strconv.FormatFloat(amount, 'f', 4, 64) }
 
 // Grouped prints dollars in so many decimals, with a comma after each three digits.

@@ -28,12 +28,6 @@ func (b *boolean) String() string { return fmt.Sprint(bool(*b)) }
 // Type implements pflag.Value.
 func (*boolean) Type() string { return "bool" }
 
-// preset sets a value to its default, and returns it.
-func preset(p *bool, value bool) *bool {
-	*p = value
-	return p
-}
-
 // flagBool declares a flag that is true when it is set without a value. Its default is what p points to.
 func flagBool(fs *pflag.FlagSet, p *bool, name, usage string) {
 	fs.VarPF((*boolean)(p), name, "", usage).NoOptDefVal = "true"

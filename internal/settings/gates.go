@@ -20,7 +20,7 @@ const (
 	GateSpotToSpot       = "SpotToSpotConsolidation"
 	// GatePodDeletionCost lets ReplicaSets remove the pods of nodes that will be disrupted next.
 	GatePodDeletionCost = "PodDeletionCostManagement"
-	// GateTerminateFirstDrift and GateTerminateFirstRepair terminate nodes first whose replacements cannot come first.
+	// GateTerminateFirstDrift and GateTerminateFirstRepair terminate nodes first with replacements that cannot come first.
 	GateTerminateFirstDrift  = "TerminateFirstDrift"
 	GateTerminateFirstRepair = "TerminateFirstRepair"
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// state is what outlives the process.
+// state describes what outlives the process.
 type state struct {
 	Report   Report        `json:"report"`
 	Pending  []pendingNode `json:"pending"`
@@ -29,12 +29,12 @@ type state struct {
 	Known map[types.UID]known `json:"known"`
 }
 
-// known is what was last seen of a node of the acting controller.
+// known describes what was last seen of a node of the acting controller.
 type known struct {
 	Name string `json:"name"`
 	// HourlyCost is its price in $/h; 0 while it is not known.
 	HourlyCost float64 `json:"hourlyCost"`
-	// Pods are those that would have to move.
+	// Pods are the pods that would have to move.
 	Pods int `json:"pods,omitempty"`
 	// Priced is true once it counts as launched, with its price as far as that is known, or if it existed before. Leaving is true while it
 	// is removed, Counted once that counts.
@@ -58,7 +58,7 @@ type Ledger struct {
 type decision struct {
 	action Action
 	claims []types.UID
-	// perHour is what the removed nodes cost, in $/h.
+	// perHour holds what the removed nodes cost, in $/h.
 	perHour float64
 	nodes   []pendingNode
 }
@@ -243,7 +243,7 @@ func (l *Ledger) keptByActing(k known) {
 	l.changed = true
 }
 
-// overtaken decides the proposals whose nodes the acting controller has begun to remove: it was as quick.
+// overtaken decides the proposals with nodes that the acting controller has begun to remove: it was as quick.
 func (l *Ledger) overtaken(present map[types.UID]*snapshot.Node) {
 	for key, d := range l.proposed {
 		for _, uid := range d.claims {

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// cluster is a cluster whose acting controller the test plays.
+// cluster is a cluster. The test plays its acting controller.
 type cluster struct {
 	t      *testing.T
 	ledger *Ledger

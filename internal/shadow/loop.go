@@ -19,9 +19,9 @@ const (
 	// passInterval is the pause between passes. It is half of disruption's: a command must be seen before the acting controller
 	// begins with it, 15 s after it could have found it.
 	passInterval = 5 * time.Second
-	// restFactor is how many times the duration of a pass the loop rests: planning takes at most about a tenth of one core.
+	// restFactor sets how many times the duration of a pass the loop rests: planning takes at most about a tenth of one core.
 	restFactor = 10
-	// saveInterval is how often the report is written while nothing but the time changes.
+	// saveInterval sets how often the report is written while nothing but the time changes.
 	saveInterval = 10 * time.Second
 	// saveTimeout is for the last report of a process that stops.
 	saveTimeout = 5 * time.Second
@@ -34,7 +34,7 @@ type snapshots interface {
 
 // batches waits for pods that need nodes.
 type batches interface {
-	// Wait returns after the next batch; false when ctx has ended.
+	// Wait returns after the next batch; false when ctx is done.
 	Wait(ctx context.Context) bool
 }
 
@@ -136,7 +136,7 @@ func (l *Loop) pass(ctx context.Context) error {
 	return nil
 }
 
-// reasons are why the acting controller disrupts nodes, by the UID of the NodeClaim.
+// reasons returns why the acting controller disrupts nodes, by the UID of the NodeClaim.
 func (l *Loop) reasons(ctx context.Context) (map[types.UID]string, error) {
 	var claims karpv1.NodeClaimList
 	if err := l.Claims.List(ctx, &claims); err != nil {

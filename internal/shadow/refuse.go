@@ -25,7 +25,7 @@ func NewRefusals(log *slog.Logger, seen func(target string)) *Refusals {
 	return &Refusals{log: log, seen: seen}
 }
 
-// Count is how many writes were tried.
+// Count returns how many writes were tried.
 func (r *Refusals) Count() int { return int(r.count.Load()) }
 
 // AWS refuses a call of AWS.

@@ -22,14 +22,14 @@ type Report struct {
 	Format int `json:"format"`
 	// Version of the program.
 	Version string `json:"version"`
-	// Shadow is what Dovetail would have done, Acting what the acting controller did.
+	// Shadow holds what Dovetail would have done, Acting what the acting controller did.
 	Shadow Totals `json:"shadow"`
 	Acting Totals `json:"acting"`
-	// RemovedByBoth is how many nodes both have removed.
+	// RemovedByBoth counts how many nodes both have removed.
 	RemovedByBoth int `json:"removedByBoth"`
-	// Unschedulable is how many pending pods no node fits, existing or new, in the last pass.
+	// Unschedulable counts how many pending pods no node fits, existing or new, in the last pass.
 	Unschedulable int `json:"unschedulable"`
-	// RefusedWrites is how many writes of this process were refused. Any is a bug in Dovetail.
+	// RefusedWrites counts how many writes of this process were refused. Any is a bug in Dovetail.
 	RefusedWrites int `json:"refusedWrites"`
 	// Decisions are the latest of Dovetail, Actions those of the acting controller; oldest first.
 	Decisions []Action `json:"decisions"`
@@ -39,17 +39,17 @@ type Report struct {
 // Totals are sums since the shadow began, and the fleet at the last pass.
 type Totals struct {
 	Launches int `json:"launches"`
-	// LaunchedHourlyCost is what the launched nodes cost, in $/h.
+	// LaunchedHourlyCost holds what the launched nodes cost, in $/h.
 	LaunchedHourlyCost float64 `json:"launchedHourlyCost"`
 	Removed            int     `json:"removed"`
-	// RemovedHourlyCost is what the removed nodes cost, in $/h.
+	// RemovedHourlyCost holds what the removed nodes cost, in $/h.
 	RemovedHourlyCost float64 `json:"removedHourlyCost"`
 	// Evictions are the pods that had to move from removed nodes.
 	Evictions int `json:"evictions"`
 	// Nodes and HourlyCost, in $/h, are the nodes of NodePools now.
 	Nodes      int     `json:"nodes"`
 	HourlyCost float64 `json:"hourlyCost"`
-	// TotalCost is what they have cost since the shadow began, in $.
+	// TotalCost holds what they have cost since the shadow began, in $.
 	TotalCost float64 `json:"totalCost"`
 }
 
@@ -66,9 +66,9 @@ type Action struct {
 	// More and MoreLaunches are how many of them are left out.
 	More         int `json:"more,omitempty"`
 	MoreLaunches int `json:"moreLaunches,omitempty"`
-	// Pods is how many pods get a node, or have to move.
+	// Pods counts how many pods get a node, or have to move.
 	Pods int `json:"pods"`
-	// HourlySavings is what the fleet costs less by it, in $/h; negative if it costs more.
+	// HourlySavings holds what the fleet costs less by it, in $/h; negative if it costs more.
 	HourlySavings float64 `json:"hourlySavings"`
 }
 
@@ -95,9 +95,9 @@ const (
 const reasonPending = "pending pods"
 
 const (
-	// maxActions is how many actions a report keeps of each controller: of one or two nodes each, they take some 100 KB.
+	// maxActions limits how many actions a report keeps of each controller: of one or two nodes each, they take some 100 KB.
 	maxActions = 200
-	// maxNodes is how many nodes and launches of an action are listed.
+	// maxNodes limits how many nodes and launches of an action are listed.
 	maxNodes = 50
 	// maxReportBytes leaves room for the state in the 1 MiB of a ConfigMap.
 	maxReportBytes = 300 << 10

@@ -72,7 +72,7 @@ func (c *ConfigMap) goOn(l *Ledger, found *corev1.ConfigMap, read state) {
 	l.state, l.proposed, l.memory = read, map[string]decision{}, pass.Memory{}
 }
 
-// readState is what a process continues from.
+// readState returns what a process continues from.
 func readState(found *corev1.ConfigMap) (read state, err error) {
 	if err := json.Unmarshal([]byte(found.Data[stateKey]), &read); err != nil {
 		return read, fmt.Errorf("ConfigMap %s: data[%q] is not of this program: %w; delete the ConfigMap to begin again", ConfigMapName, stateKey, err)

@@ -60,7 +60,7 @@ func (a *apiServer) write(o *corev1.ConfigMap) {
 	o.ResourceVersion = a.object.ResourceVersion
 }
 
-// Two shadows in one namespace keep one report, in which nothing counts twice, and one is told of the other.
+// Two shadows in one namespace keep one report, in which nothing counts twice, and one is informed of the other.
 func TestTwoShadowsKeepOneReport(t *testing.T) {
 	server := &apiServer{}
 	first, second := newCluster(t), newCluster(t)

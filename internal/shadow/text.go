@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// shownActions is how many actions of each controller the text shows.
+// shownActions sets how many actions of each controller the text shows.
 const shownActions = 10
 
 // Text writes the report for people.
@@ -101,7 +101,7 @@ func (a Action) words() string {
 	return strings.Join(strings.Fields(text), " ") // names are text of the ConfigMap, and begin no line
 }
 
-// more is how many of a list are left out.
+// more returns how many of a list are left out.
 func more(n int) string {
 	if n == 0 {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
-// carryOutTime is how long a removed node counts as one that is being disrupted, and so against budgets: about as long as a
+// carryOutTime sets how long a removed node counts as one that is being disrupted, and so against budgets: about as long as a
 // replacement takes to come up and the pods to move.
 const carryOutTime = 2 * time.Minute
 
@@ -26,7 +26,7 @@ type pendingNode struct {
 	Allocatable  corev1.ResourceList `json:"allocatable"`
 	VolumeLimits map[string]int32    `json:"volumeLimits,omitempty"`
 	CreatedAt    time.Time           `json:"createdAt"`
-	// Pods are those that it was launched for.
+	// Pods are the pods that it was launched for.
 	Pods []types.UID `json:"pods"`
 }
 

@@ -24,7 +24,7 @@ const (
 	foreground = "#d6dbe3"
 )
 
-// Picture is what a terminal shows.
+// Picture describes what a terminal shows.
 type Picture struct {
 	// Command is the title of the window; Description is for those who cannot see the picture.
 	Command, Description string
@@ -56,7 +56,7 @@ func (p Picture) SVG() []byte {
 	return []byte(b.String())
 }
 
-// drawLine draws one line whose cells begin at y.
+// drawLine draws one line with cells that begin at y.
 func drawLine(b *strings.Builder, text string, y int) {
 	for _, r := range runs(text) {
 		x := margin + float64(r.column)*cellWidth

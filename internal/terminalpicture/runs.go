@@ -21,7 +21,7 @@ type pen struct {
 	bold, reverse bool
 }
 
-// colors are those of letters and, if it is not the picture's, of what is under them.
+// colors returns those of letters and, if it is not the picture's, of what is under them.
 func (p pen) colors() (fill, under string) {
 	fill = foreground
 	if p.color != "" {
@@ -58,7 +58,7 @@ func runs(line string) (out []run) {
 	return out
 }
 
-// joins reports whether a letter belongs to the run that ends before it.
+// joins reports whether a letter belongs to the run that finishes before it.
 func joins(before, letter string) bool {
 	_, isBlock := block(letter)
 	_, afterBlock := block(before)

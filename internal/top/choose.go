@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// grouping is what nodes are grouped by.
+// grouping describes what nodes are grouped by.
 type grouping string
 
 const (
@@ -46,7 +46,7 @@ func (n *Node) nodeGroup() string {
 	return ""
 }
 
-// ordering is what nodes are sorted by.
+// ordering describes what nodes are sorted by.
 type ordering string
 
 const (

@@ -13,7 +13,7 @@ type column[T any] struct {
 	// min is the least width. A column with grow takes what is left, up to what its widest cell needs.
 	min  int
 	grow bool
-	// rank says which columns a narrow screen leaves out: those with the highest.
+	// rank states which columns a narrow screen leaves out: those with the highest.
 	rank int
 	// right aligns numbers.
 	right bool

@@ -23,7 +23,7 @@ func (p *page) title(text string) {
 	p.line(words(bold, text))
 }
 
-// factWidth is how wide the names of facts are: as the longest of them.
+// factWidth sets how wide the names of facts are: as the longest of them.
 const factWidth = 12
 
 // fact is a name and a value, which continues on lines of its own if it is long.

@@ -40,7 +40,7 @@ type line []span
 
 func (l *line) add(s style, text string) { *l = append(*l, span{s, clean(text)}) }
 
-// width is how many columns the line takes.
+// width returns how many columns the line takes.
 func (l line) width() (sum int) {
 	for _, s := range l {
 		sum += width(s.text)

@@ -16,7 +16,7 @@ type (
 	// Observed is a new state of the cluster.
 	Observed struct {
 		Fleet *Fleet
-		// Prices states where prices come from; empty while they are not known. PricesProblem is why they are not those that were asked for.
+		// Prices states where prices come from; empty while they are not known. PricesProblem states why they are not those that were requested.
 		Prices, PricesProblem string
 		Link                  Link
 	}
@@ -26,7 +26,7 @@ type (
 	Tick time.Time
 )
 
-// Link is how the model is connected to the cluster.
+// Link describes how the model is connected to the cluster.
 type Link struct {
 	// Name names the cluster or the file.
 	Name string
@@ -41,7 +41,7 @@ type Link struct {
 	Missing []string
 	// Forbidden are the resources, such as nodeclaims.karpenter.sh, that the user may not list and watch.
 	Forbidden []string
-	// NotPlanned is why there is no forecast of this state; empty if there is one, or will be.
+	// NotPlanned states why there is no forecast of this state; empty if there is one, or will be.
 	NotPlanned string
 }
 
@@ -195,7 +195,7 @@ func (m *Model) edit(key string) {
 	}
 }
 
-// maxFilter is how many bytes of a filter can be typed: as many as the longest name has.
+// maxFilter limits how many bytes of a filter can be typed: as many as the longest name has.
 const maxFilter = 253
 
 // move moves the cursor, and reports whether the key does that.
@@ -280,7 +280,7 @@ func (m *Model) back(key string) {
 	}
 }
 
-// maxOpen is how many details are open at once: a pod leads to its node and back, without end.
+// maxOpen limits how many details are open at once: a pod leads to its node and back, without end.
 const maxOpen = 16
 
 // enter opens the selected row.

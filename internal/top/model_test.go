@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden screens")
 
-// screenOf is the screen without styles, and without spaces at the ends of lines.
+// screenOf is the screen without styles, and without spaces at the finishes of lines.
 func screenOf(m Model) string {
 	lines := strings.Split(ansi.Strip(m.View()), "\n")
 	for i := range lines {

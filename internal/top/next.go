@@ -35,7 +35,7 @@ func (f *Fleet) next(forecast *Forecast) []Change {
 	return moving
 }
 
-// changes reports whether a node is gone, or on its way out.
+// changes reports whether a node is gone, or in flight out.
 func (f *Fleet) changes(name string) bool {
 	n := f.byName[name]
 	return n == nil || n.leaves()

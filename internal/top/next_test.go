@@ -59,7 +59,7 @@ func (m *moving) claim(name string, created time.Time) *karpv1.NodeClaim {
 	return claim
 }
 
-// next is what the page and the screen list, as "ACTION what" with its progress.
+// next returns what the page and the screen list, as "ACTION what" with its progress.
 func (m *moving) next() (out []string, after float64) {
 	report := NewReport(Observed{Fleet: Observe(m.Objects)}, m.forecast)
 	for _, c := range report.Changes {

@@ -29,13 +29,13 @@ type Objects struct {
 	Pods   []Pod
 	// PodsUnknown is true if pods may not be read.
 	PodsUnknown bool
-	// Used is what the containers of each node use, by node name. Nil if metrics-server does not answer.
+	// Used holds what the containers of each node use, by node name. Nil if metrics-server does not answer.
 	Used map[string]Used
-	// Prices are what nodes cost; nil while they are not read.
+	// Prices holds what nodes cost; nil while they are not read.
 	Prices *fleet.Prices
 }
 
-// Used is what the containers of a node use.
+// Used describes what the containers of a node use.
 type Used struct {
 	// CPU is in millicores, Memory in bytes.
 	CPU, Memory int64
@@ -48,7 +48,7 @@ type Pod struct {
 	CPU, Memory int64
 	// Hash identifies the pod with what is drawn of it.
 	Hash uint64
-	// Scheduler is why kube-scheduler has found no node, in its words.
+	// Scheduler states why kube-scheduler has found no node, in its words.
 	Scheduler string
 }
 
@@ -88,12 +88,12 @@ func PodsOf(pods []*corev1.Pod) []Pod {
 	return out
 }
 
-// Use is how much of a resource a node or several have: millicores or bytes.
+// Use states how much of a resource a node or several have: millicores or bytes.
 type Use struct {
 	Allocatable int64 `json:"allocatable"`
-	// Requested is what pods request; null if pods may not be read.
+	// Requested holds what pods request; null if pods may not be read.
 	Requested *int64 `json:"requested"`
-	// Used is what containers use; null if metrics-server does not report it.
+	// Used holds what containers use; null if metrics-server does not report it.
 	Used *int64 `json:"used"`
 }
 
@@ -154,7 +154,7 @@ type Node struct {
 	CapacityType string `json:"capacityType"`
 	Zone         string `json:"zone"`
 	State        State  `json:"state"`
-	// Why explains the state, or why the node stays; empty if nothing is to be said.
+	// Why explains the state, or why the node stays; empty if nothing is to be stated.
 	Why string `json:"why"`
 	// HourlyCost in $/h; null if it is not known.
 	HourlyCost *float64  `json:"hourlyCost"`
@@ -194,7 +194,7 @@ func (u Use) same(other Use) bool {
 // equal reports whether two values that may not be known are equal.
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// podCount is how many pods run on the node, in words.
+// podCount returns how many pods run on the node, in words.
 func (n *Node) podCount() string {
 	if n.CPU.Requested == nil {
 		return "?"
@@ -202,7 +202,7 @@ func (n *Node) podCount() string {
 	return strconv.Itoa(n.Pods)
 }
 
-// priceBy is what the node costs; nil if that is not known.
+// priceBy returns what the node costs; nil if that is not known.
 func (n *Node) priceBy(prices *fleet.Prices) *float64 {
 	k := catalog.OfferingKey{InstanceType: n.InstanceType, Zone: n.Zone, CapacityType: n.CapacityType}
 	price, known := prices.Offering(n.Pool, k)

@@ -22,7 +22,7 @@ type Overview struct {
 	clusters      []Model
 	cursor        int
 	offset        int
-	// open is the index of the cluster whose screen is shown; -1 for the table.
+	// open is the index of the cluster with a screen that is shown; -1 for the table.
 	open int
 	done bool
 }
@@ -102,10 +102,10 @@ func (o *Overview) press(key string) {
 // first reports whether the screen is where it began: escape leads nowhere.
 func (m *Model) first() bool { return len(m.open) == 0 && !m.help && !m.editing && m.filter == "" }
 
-// overviewHead is how many lines are above the rows, and below them.
+// overviewHead sets how many lines are above the rows, and below them.
 const overviewHead, overviewFoot = 4, 1
 
-// body is how many rows fit on the screen.
+// body returns how many rows fit on the screen.
 func (o *Overview) body() int { return max(o.height-overviewHead-overviewFoot, 1) }
 
 // View draws the screen: exactly as many lines as the terminal has rows, each at most as wide as the terminal.

@@ -53,7 +53,7 @@ func TestAClusterOpensAndCloses(t *testing.T) {
 	o := sampleOverview(100, 20)
 	type step struct {
 		keys string
-		// shows is what the screen then has.
+		// shows holds what the screen then has.
 		shows string
 	}
 	for _, s := range []step{

@@ -22,13 +22,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Forecast is what the engine would do with a cluster. It is computed now and then, so it is older than the Fleet beside it.
+// Forecast describes what the engine would do with a cluster. It is computed now and then, so it is older than the Fleet beside it.
 type Forecast struct {
 	// At is the time of the state that was planned.
 	At time.Time `json:"at"`
 	// Changes are the planned changes: launches for pending pods, then consolidation in order.
 	Changes []Change `json:"changes"`
-	// LowerBound is what no plan for the pods of this cluster can cost less than, in $/h; 0 if it is not known.
+	// LowerBound holds what no plan for the pods of this cluster can cost less than, in $/h; 0 if it is not known.
 	LowerBound float64 `json:"lowerBound"`
 	// Notes state what the engine ignored.
 	Notes []string `json:"notes"`
@@ -38,7 +38,7 @@ type Forecast struct {
 	pods     map[types.UID]Outlook
 }
 
-// stay is why a node is not removed. Blocked nodes may not be disrupted at all.
+// stay states why a node is not removed. Blocked nodes may not be disrupted at all.
 type stay struct {
 	blocked bool
 	why     string
@@ -52,14 +52,14 @@ type Change struct {
 	// Nodes are removed, Launches replace them or are for pending pods.
 	Nodes    []string `json:"nodes"`
 	Launches []Launch `json:"launches"`
-	// Pods is how many pods move or get a node.
+	// Pods counts how many pods move or get a node.
 	Pods int `json:"pods"`
-	// Progress is how far a change is that has begun, in words; empty for one that is only planned.
+	// Progress states how far a change is that has begun, in words; empty for one that is only planned.
 	Progress string `json:"progress,omitempty"`
 	// HourlySavings in $/h; negative for launches.
 	HourlySavings float64 `json:"hourlySavings"`
 
-	// pods are those that a launch is for.
+	// pods are the pods that a launch is for.
 	pods []types.UID
 }
 
@@ -77,7 +77,7 @@ func (l Launch) String() string {
 	return fmt.Sprintf("%s %s in %s", l.InstanceType, l.CapacityType, l.Zone)
 }
 
-// Outlook is what becomes of a pending pod.
+// Outlook describes what becomes of a pending pod.
 type Outlook struct {
 	// Node is an existing node or one in flight on which it fits; else Launch is the node that would be launched for it; else
 	// Reasons are why it gets none.
@@ -258,18 +258,18 @@ func LowerBound(s *snapshot.Snapshot) float64 {
 	return plan.Stats.LowerBound
 }
 
-// Spend is what the nodes cost, in $/h: HourlyCost now.
+// Spend describes what the nodes cost, in $/h: HourlyCost now.
 type Spend struct {
 	HourlyCost float64 `json:"hourlyCost"`
 	// PlannedHourlyCost is that after the planned changes; null before the first forecast.
 	PlannedHourlyCost *float64 `json:"plannedHourlyCost"`
-	// LowerBound is what no plan can cost less than; null if it is not known.
+	// LowerBound holds what no plan can cost less than; null if it is not known.
 	LowerBound *float64 `json:"lowerBound"`
-	// Unpriced is how many nodes have no known price. They count as 0.
+	// Unpriced counts how many nodes have no known price. They count as 0.
 	Unpriced int `json:"unpriced"`
 	// Prices states where prices come from.
 	Prices string `json:"prices"`
-	// PricesProblem is why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
 }
 
@@ -302,7 +302,7 @@ func (n *Node) Unpriced() bool {
 	return n.HourlyCost == nil && (n.node != nil || n.InstanceType != "" || condition.IsTrue(n.claim, karpv1.ConditionLaunched))
 }
 
-// Unmanaged is what nodes without a NodeClaim cost, which LowerBound leaves out, in $/h.
+// Unmanaged returns what nodes without a NodeClaim cost, which LowerBound leaves out, in $/h.
 func (f *Fleet) Unmanaged() (sum float64) {
 	for _, n := range f.Nodes {
 		if n.claim == nil {

@@ -20,7 +20,7 @@ type Report struct {
 	Pods    int         `json:"pods"`
 	Nodes   []*Node     `json:"nodes"`
 	Pending []PodReport `json:"pending"`
-	// Changes are those in progress, and then what the forecast has that is still to come.
+	// Changes are the changes in progress, and then what the forecast has that is still to come.
 	Changes []Change `json:"changes"`
 	// Forecast is null if planning failed.
 	Forecast *Forecast `json:"forecast"`
@@ -36,7 +36,7 @@ type PodReport struct {
 	// CPU is the request in millicores, Memory in bytes.
 	CPU    int64 `json:"cpuMillicores"`
 	Memory int64 `json:"memoryBytes"`
-	// Why is what becomes of it, or why it gets no node.
+	// Why holds what becomes of it, or why it gets no node.
 	Why string `json:"why"`
 	// Fits reports whether there is a node for it, or one would be launched.
 	Fits bool `json:"fits"`
@@ -49,7 +49,7 @@ type PodReport struct {
 
 // NewReport makes the report of a state with a forecast, which may be nil.
 func NewReport(o Observed, forecast *Forecast) *Report {
-	m := Model{forecast: forecast} // without a screen, whose rows would cost more than all of this
+	m := Model{forecast: forecast} // without a screen: its rows would cost more than all of this
 	m.observe(o)
 	out := &Report{
 		At: o.Fleet.At, Spend: m.fleet.spend(forecast, &o), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),

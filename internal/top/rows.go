@@ -158,7 +158,7 @@ func (m *Model) groups() []*nodeGroup {
 	return out
 }
 
-// podCount is how many pods run on the nodes, in words.
+// podCount returns how many pods run on the nodes, in words.
 func (g *nodeGroup) podCount() string {
 	if slices.ContainsFunc(g.nodes, func(n *Node) bool { return n.CPU.Requested == nil }) {
 		return "? pods"

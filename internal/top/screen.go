@@ -15,7 +15,7 @@ const (
 
 func (m *Model) small() bool { return m.height < tallScreen || m.width < wideScreen }
 
-// body is how many rows of the list fit on the screen.
+// body returns how many rows of the list fit on the screen.
 func (m *Model) body() int {
 	return max(m.height-len(m.top)-1, 1)
 }
@@ -45,7 +45,7 @@ func (m Model) View() string {
 	return strings.Join(lines[max(0, len(lines)-m.height):], "\n")
 }
 
-// markWidth is how many columns the mark of the selected row takes.
+// markWidth sets how many columns the mark of the selected row takes.
 const markWidth = 1
 
 // listLines draws the rows on the screen. The selected one is marked, also without color.
@@ -75,7 +75,7 @@ func (m *Model) makeTop() (out []line) {
 	return out
 }
 
-// summary is what the cluster requests, and what it costs.
+// summary returns what the cluster requests, and what it costs.
 func (m *Model) summary() []line {
 	if m.fleet == nil {
 		return []line{m.title(), nil, nil}

@@ -9,7 +9,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// State is what happens to a node. A node has the first state that holds, in the order of states.
+// State describes what happens to a node. A node has the first state that holds, in the order of states.
 type State string
 
 // The states.

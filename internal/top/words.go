@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// dollars is an hourly price. Three decimals tell the smallest instance types apart.
+// dollars is an hourly price. Three decimals report the smallest instance types apart.
 func dollars(v float64) string { return amount(v) + "/h" }
 
 func amount(v float64) string {
@@ -79,7 +79,7 @@ func bytesOf(n int64) string {
 	return fmt.Sprintf("%dMi", n>>20)
 }
 
-// age is how long ago something was, as kubectl prints it. A clock that is behind the API server's makes no negative age.
+// age returns how long ago something was, as kubectl prints it. A clock that is behind the API server's makes no negative age.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "?"
@@ -125,7 +125,7 @@ func printable(s string) bool {
 	return true
 }
 
-// width is how many columns clean text takes.
+// width returns how many columns clean text takes.
 func width(s string) int {
 	if printable(s) {
 		return len(s)

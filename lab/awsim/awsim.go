@@ -152,19 +152,19 @@ func (s *Sim) Now() time.Time { return s.options.Clock.Now() }
 // Instances returns all instances, terminated ones included, in the order of their launch.
 func (s *Sim) Instances() []Instance { return s.ec2.Instances() }
 
-// CopyInstance launches an instance as another was launched. tags says which tags it has.
+// CopyInstance launches an instance as another was launched. tags states which tags it has.
 func (s *Sim) CopyInstance(id string, tags func(launched Instance) map[string]string) (Instance, error) {
 	return s.ec2.CopyInstance(id, tags)
 }
 
 // Watch reports every change of an instance's state, beginning with all instances as they are. The channel is closed
-// when ctx ends; a slow reader loses nothing.
+// when ctx is done; a slow reader loses nothing.
 func (s *Sim) Watch(ctx context.Context) <-chan InstanceEvent { return s.ec2.Watch(ctx) }
 
 // AppendConsole adds to the console output of an instance, as its kernel and boot scripts do.
 func (s *Sim) AppendConsole(id, text string) { s.ec2.AppendConsole(id, text) }
 
-// ImageContent is the image whose disks an image has: itself, or what it was copied from.
+// ImageContent is the image that the disks of an image come from: itself, or what it was copied from.
 func (s *Sim) ImageContent(id string) string { return s.ec2.ImageContent(id) }
 
 // Calls is the log of API calls, oldest first.
@@ -173,7 +173,7 @@ func (s *Sim) Calls() []Call { return s.server.Calls() }
 // Inject makes the next calls of an action fail, or lose their answer after the effect.
 func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
 
-// SetFaultSource has faults from w meet the calls for which none is armed; nil ends that.
+// SetFaultSource has faults from w meet the calls for which none is armed; nil stops that.
 func (s *Sim) SetFaultSource(w FaultSource) { s.server.SetFaultSource(w) }
 
 // ClearFaults disarms what Inject armed, and removes the fault source.
@@ -190,7 +190,7 @@ func (s *Sim) AddCapacityReservation(r CapacityReservation) (string, error) {
 // CancelCapacityReservation gives reserved capacity back. Instances in it run on as any others.
 func (s *Sim) CancelCapacityReservation(id string) error { return s.ec2.CancelCapacityReservation(id) }
 
-// CapacityReservations returns all reservations, ended ones included, in the order in which they were added.
+// CapacityReservations returns all reservations, finished ones included, in the order in which they were added.
 func (s *Sim) CapacityReservations() []CapacityReservation { return s.ec2.CapacityReservations() }
 
 // SetCapacity limits how many more instances the pools that p covers yield; see ec2.EC2.SetCapacity.

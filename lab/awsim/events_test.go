@@ -42,7 +42,7 @@ func receive(t *testing.T, c *sqs.Client, queue *string) (events []event) {
 	}
 }
 
-// TestEvents: what happens to instances is told in the form that AWS documents.
+// TestEvents: what happens to instances is informed in the form that AWS documents.
 func TestEvents(t *testing.T) {
 	w := awsimtest.Start(t)
 	if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: "c1", Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {
@@ -159,7 +159,7 @@ func TestEvents(t *testing.T) {
 // Every cluster's queue gets every event: EventBridge knows no clusters.
 func TestEventsReachEveryQueue(t *testing.T) {
 	w := awsimtest.Start(t)
-	for _, cluster := range []string{"c1", "c2", "c1"} { // asking twice changes nothing
+	for _, cluster := range []string{"c1", "c2", "c1"} { // a second request changes nothing
 		if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: cluster, Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
 
-// TestMetadata: a process on an instance that is told nothing learns its region and gets the credentials of its role.
+// TestMetadata: a process on an instance that is given nothing learns its region and gets the credentials of its role.
 func TestMetadata(t *testing.T) {
 	w := awsimtest.Start(t)
 	if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: "c1", Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {

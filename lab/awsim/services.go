@@ -66,7 +66,7 @@ func (s *Sim) SQS() *sqs.SQS { return s.sqs }
 // the simulator is not; what it is handed here must outlast it.
 const lifeOfCredentials = 365 * 24 * time.Hour
 
-// RoleCredentials returns session credentials of a role, without asking its trust policy. The session is called
+// RoleCredentials returns session credentials of a role, without querying its trust policy. The session is called
 // dovetail-lab.
 func (s *Sim) RoleCredentials(role string) (Credentials, error) {
 	return s.SessionCredentials(role, "dovetail-lab")

@@ -17,7 +17,7 @@ import (
 )
 
 // TestNoActionIgnoresAParameter sends every action of every service a parameter that it does not have: none may go by
-// in silence, as a client would then believe that it has what it asked for.
+// in silence, as a client would then believe that it has what it requested.
 func TestNoActionIgnoresAParameter(t *testing.T) {
 	w := awsimtest.Start(t)
 	if err := w.Sim.SeedCluster(awsim.ClusterSpec{Name: "x", Version: "1.36", Endpoint: "https://127.0.0.1:1"}); err != nil {

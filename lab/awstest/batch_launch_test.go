@@ -104,7 +104,7 @@ func (w *world) sent(action string) (all []url.Values) {
 	return all
 }
 
-// sameRequirements are n claims that ask for the same: an m5.large on demand in zone a.
+// sameRequirements are n claims that request the same: an m5.large on demand in zone a.
 func sameRequirements(n int) (all []*karpv1.NodeClaim) {
 	for i := range n {
 		all = append(

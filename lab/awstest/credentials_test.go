@@ -89,7 +89,7 @@ func (p *pod) token(audience, namespace, account string) string {
 	return file
 }
 
-// node makes this the pod of an instance with the cluster's node role, whose metadata service it can reach.
+// node makes this the pod of an instance with the cluster's node role. It can reach the metadata service.
 func (p *pod) node() {
 	p.t.Helper()
 	cfg := p.config("uid-1")
@@ -328,7 +328,7 @@ func TestCallsAreObserved(t *testing.T) {
 	}
 }
 
-// Explain is about the next step of whoever reads it.
+// Explain is about the next step of anyone who reads it.
 func TestExplain(t *testing.T) {
 	call := session.Call{Service: "eks", Action: "DescribeCluster", Otherwise: "set --cluster-endpoint"}
 	for _, tc := range []struct {

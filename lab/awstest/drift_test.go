@@ -87,7 +87,7 @@ func TestDriftByHash(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			edited := class.DeepCopy() // its status is what it was: nothing but the hash can tell
+			edited := class.DeepCopy() // its status is what it was: nothing but the hash can report
 			tc.edit(edited)
 			stampHash(t, c, edited)
 			drifts(t, c, edited, node, tc.want)

@@ -280,7 +280,7 @@ func TestDryRunAndInstanceProfiles(t *testing.T) {
 	})
 }
 
-// template is the content of the only launch template there is, and its type that was asked for.
+// template is the content of the only launch template there is, and its type that was requested.
 func (w *world) dryRunCalls(t *testing.T) *ec2types.ResponseLaunchTemplateData {
 	t.Helper()
 	client := ec2.NewFromConfig(w.Config)

@@ -29,7 +29,7 @@ func (r *records) Save(_ context.Context, kept ekscluster.Record) error {
 }
 
 // A restart while EKS fails goes on with what EKS returned before: nodes of AL2023 can be launched at once. A copy of the cluster with
-// another CA, and a first start, wait for EKS, and the class says so.
+// another CA, and a first start, wait for EKS, and the class reports it.
 func TestRestartWhileEKSFailsKnowsTheServiceCIDR(t *testing.T) {
 	for _, tc := range []struct {
 		name string

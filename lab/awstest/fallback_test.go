@@ -9,7 +9,7 @@ import (
 )
 
 // A spot price that has risen above the limit is a lack of capacity: the claim is given up at once, and the next one
-// takes what there is. It makes no difference whether EC2 says so of one offering or of the whole call.
+// takes what there is. It makes no difference whether EC2 reports it of one offering or of the whole call.
 func TestSpotPriceAboveTheLimitFallsBackToOnDemandAtOnce(t *testing.T) {
 	const message = "Your Spot request price of 0.096 is lower than the minimum required Spot request fulfillment price of 0.101."
 	either := in(karpv1.LabelCapacityType, "spot", "on-demand")

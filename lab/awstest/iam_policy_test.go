@@ -45,7 +45,7 @@ func expectedPermissions(t testing.TB, uid string) policy.Document {
 	return d
 }
 
-// controllerKeys are the credentials of the cluster's controller, which may do what the product says that it needs. As
+// controllerKeys are the credentials of the cluster's controller, which may do what the product states that it needs. As
 // the tests have many a cluster, role, queue, parameter, and profiles that are not tagged in full, it may do it to any
 // of these.
 func (w *world) controllerKeys() awsim.Credentials {
@@ -84,7 +84,7 @@ func enforcing(t testing.TB) *world {
 	return newWorld(t)
 }
 
-// as is the SDK's configuration of a controller whose role has this policy and no other.
+// as is the SDK's configuration of a controller with a role that has this policy and no other.
 func (w *world) as(role, document string) awssdk.Config {
 	w.t.Helper()
 	account := w.Sim.IAM()
@@ -107,7 +107,7 @@ func (w *world) as(role, document string) awssdk.Config {
 	return cfg
 }
 
-// controller is that of a cluster with this UID, in a role of its own that may do what the policy says.
+// controller is that of a cluster with this UID, in a role of its own that may do what the policy states.
 func (w *world) controller(uid string, document policy.Document) adapter.Config {
 	w.t.Helper()
 	text, err := document.JSON()
@@ -224,7 +224,7 @@ func karpenters(t *testing.T) policy.Document {
 	return out
 }
 
-// What does not work with Karpenter's own policy, and what does: docs/aws.md says it.
+// What does not work with Karpenter's own policy, and what does: docs/aws.md states it.
 func TestWithKarpentersPolicy(t *testing.T) {
 	w := enforcing(t)
 	x := &permissionFixture{world: w, cfg: w.controller(blueUID, karpenters(t))}
@@ -234,7 +234,7 @@ func TestWithKarpentersPolicy(t *testing.T) {
 			failed = append(failed, e.name)
 		}
 	}
-	// The instance that could not be taken over cannot be ended, either.
+	// The instance that could not be taken over cannot be stopped, either.
 	if diff := cmp.Diff([]string{
 		"take over an instance of Karpenter", "end instances", "end a node class of which Karpenter has made a profile",
 	}, failed); diff != "" {
@@ -253,7 +253,7 @@ func unauthorized(err error) bool {
 }
 
 // Two clusters of one name in one account, each bound to its identity: neither can touch what is the other's, whatever
-// its controller is told to do.
+// its controller is instructed to do.
 func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 	w := enforcing(t)
 	ctx := t.Context()
@@ -489,7 +489,7 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 	}
 }
 
-// What the role may not read is named, as the doctor and the controller's start say it.
+// What the role may not read is named, as the doctor and the controller's start state it.
 func TestMissingPermissionsAreNamed(t *testing.T) {
 	w := enforcing(t)
 	if missing := w.start(w.controller(blueUID, expectedPermissions(t, blueUID))).MissingPermissions(t.Context()); len(missing) > 0 {

@@ -281,7 +281,7 @@ func TestImages(t *testing.T) {
 	})
 }
 
-// what exists for no version of Kubernetes is rejected for good, in words that tell what to do.
+// what exists for no version of Kubernetes is rejected for good, in words that report what to do.
 func TestUnsupportedAliases(t *testing.T) {
 	for _, tc := range []struct{ alias, version, says string }{
 		{"al2@latest", "1.33", "use al2023 or bottlerocket"},

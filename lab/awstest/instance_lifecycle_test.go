@@ -101,7 +101,7 @@ func TestInstanceLifecycle(t *testing.T) {
 	})
 }
 
-// A process that has just started cannot tell an instance that EC2 does not show yet from one that never was.
+// A process that has just started cannot report an instance that EC2 does not show yet from one that never was.
 func TestUnknownInstance(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))

@@ -205,7 +205,7 @@ func TestImageSuitsTheHardware(t *testing.T) {
 	}
 }
 
-// A controller that cannot ask for prices launches by those that it ships with.
+// A controller that cannot request prices launches by those that it ships with.
 func TestWithoutPricingAPI(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))

@@ -118,7 +118,7 @@ func (w *interruptionFixture) readQueue() {
 	}
 }
 
-// checkStatus has the controller ask after the status of instances.
+// checkStatus has the controller query after the status of instances.
 func (w *interruptionFixture) checkStatus() {
 	w.world.t.Helper()
 	w.Fixture.Clock = w.world.Clock.Now()
@@ -168,7 +168,7 @@ func eventBridge(detailType, detail string) string {
 
 const spotWarning = "EC2 Spot Instance Interruption Warning"
 
-// deletedClaims are the claims that are on their way out, by name.
+// deletedClaims are the claims that are in flight out, by name.
 func (w *interruptionFixture) deletedClaims() []string {
 	w.world.t.Helper()
 	var list karpv1.NodeClaimList

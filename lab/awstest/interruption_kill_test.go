@@ -133,7 +133,7 @@ func killedMidway(t testing.TB, n int) time.Duration {
 	return took
 }
 
-// No message about a claim that lives is lost when the controller is killed half-way, and each claim is ended once.
+// No message about a claim that lives is lost when the controller is killed half-way, and each claim is terminated once.
 func TestKilledWhileReadingTheQueue(t *testing.T) { killedMidway(t, 1000) }
 
 // BenchmarkInterruptionQueue acts upon 20,000 spot warnings, from the simulated SQS to the deletion of as many claims,

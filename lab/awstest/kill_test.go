@@ -107,7 +107,7 @@ func launchUntilKilled(t *testing.T, w *world, m *killableTransport, class *awsv
 }
 
 // A controller that is killed at any change it makes, before or after its effect, leaves a world in which the next
-// one ends up with one instance for the claim, and one instance profile for the class.
+// one has, in the end, one instance for the claim, and one instance profile for the class.
 func TestKilledAtEveryChange(t *testing.T) {
 	for _, afterward := range []bool{false, true} {
 		for _, visible := range []bool{false, true} {
@@ -186,7 +186,7 @@ func TestLostAnswerOfCreateFleet(t *testing.T) {
 	}
 }
 
-// The successor of a killed controller asks with other parameters, since the class has lost a subnet
+// The successor of a killed controller queries with other parameters, since the class has lost a subnet
 // meanwhile. EC2 rejects the token; the instance shows after a while and is adopted.
 func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	w := newWorld(t)
@@ -216,7 +216,7 @@ func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// A claim whose launch was rejected outright is launched as soon as the rejection's cause is gone.
+// A claim with a launch that was rejected outright is launched as soon as the rejection's cause is gone.
 func TestRefusedLaunch(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
@@ -240,7 +240,7 @@ func TestRefusedLaunch(t *testing.T) {
 	}
 }
 
-// An instance that nobody wrote down is found by its claim, for whoever ends the claim.
+// An instance that nobody wrote down is found by its claim, for anyone who stops the claim.
 func TestFindByClaim(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))

@@ -173,7 +173,7 @@ func (s *simulation) startGathering(window batch.Window) {
 }
 
 // annotate writes on a claim as an API server does: not over what another has written since it was read. Now and then
-// it says that it has not, whether it has or not.
+// it states that it has not, whether it has or not.
 func (s *simulation) annotate(e *storedClaim, read int) launch.Annotate {
 	return func(_ context.Context, mark string) error {
 		s.mu.Lock()
@@ -226,7 +226,7 @@ func (s *simulation) reconcile(e *storedClaim, forgetful bool) {
 	}
 }
 
-// finalize ends a deleted claim's instance, and lets the claim go once it is gone.
+// finalize stops a deleted claim's instance, and lets the claim go once it is gone.
 func (s *simulation) finalize(ctx context.Context, e *storedClaim, claim *karpv1.NodeClaim, provider string) {
 	over := true
 	providers := []string{provider}
@@ -280,7 +280,7 @@ func (s *simulation) check() {
 	}
 }
 
-// clear ends all instances, and lets EC2 forget them.
+// clear stops all instances, and lets EC2 forget them.
 func (s *simulationFixture) clear(t *testing.T) {
 	t.Helper()
 	var ids []string
@@ -295,7 +295,7 @@ func (s *simulationFixture) clear(t *testing.T) {
 	s.Clock.Advance(2 * time.Hour)
 }
 
-// runSeed runs one seed: rounds in which things go wrong, then quiet ones.
+// runSeed runs one seed: rounds in which things go wrong, then silent ones.
 func (s *simulationFixture) runSeed(t *testing.T, seed uint64) {
 	t.Helper()
 	dice := rand.New(rand.NewPCG(seed, 1))

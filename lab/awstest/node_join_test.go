@@ -50,7 +50,7 @@ func unmapNodes(t *testing.T, w *world) *eks.Client {
 	return client
 }
 
-// The account is looked at before the first launch, a fault is gone soon after it was mended, and what was sound is
+// The account is looked at before the first launch, a fault is gone soon after it was repaired, and what was sound is
 // looked at again in five minutes.
 func TestNodesCanJoin(t *testing.T) {
 	w := newWorld(t)
@@ -139,7 +139,7 @@ func TestJoiningUnchecked(t *testing.T) {
 	}
 }
 
-// An instance that is late is looked into by its console, where the mapping cannot be.
+// An instance that is late is inspected by its console, where the mapping cannot be.
 func TestExplainJoin(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")

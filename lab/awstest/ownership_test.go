@@ -181,7 +181,7 @@ func TestUnknownInstancesAreLeftAlone(t *testing.T) {
 			t.Errorf("called %s", call.Action)
 		}
 	}
-	// Until a person says so.
+	// Until a person reports it.
 	people := instance.New(instance.Config{EC2: ec2.NewFromConfig(w.Config), Identity: w.config("uid-1").Identity, Now: w.Clock.Now})
 	if err := people.Release(t.Context(), all[0]); err != nil {
 		t.Fatal(err)

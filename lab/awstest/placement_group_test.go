@@ -78,7 +78,7 @@ func TestPlacementGroupOfANodeClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.Clock.Advance(time.Minute - time.Second)
-		placementReady(t, c, byName, metav1.ConditionTrue, "") // EC2 was asked less than a minute ago
+		placementReady(t, c, byName, metav1.ConditionTrue, "") // EC2 was queried less than a minute ago
 		w.Clock.Advance(time.Second)
 		for range 3 {
 			placementReady(t, c, byName, metav1.ConditionFalse, "PlacementGroupNotFound")

@@ -46,7 +46,7 @@ func reserving(terms ...awsv1.CapacityReservationSelectorTerm) *awsv1.EC2NodeCla
 	return class
 }
 
-// room is how many instances the reservations of m5.large take, by ID, of those that can be had.
+// room is how many instances the reservations of m5.large take, by ID, of those that is available.
 func room(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) map[string]int {
 	t.Helper()
 	types, err := c.InstanceTypes(t.Context(), class)

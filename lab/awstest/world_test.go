@@ -131,7 +131,7 @@ func resolve(t testing.TB, c *cloud, class *awsv1.EC2NodeClass) {
 		t.Fatal(r.Err)
 	}
 	for _, condition := range r.Conditions {
-		// There is no API server here that could tell all that decides about joining.
+		// There is no API server here that could report all that decides about joining.
 		unknown := condition.Type == awsv1.ConditionNodesCanJoin && condition.Status == metav1.ConditionUnknown
 		if condition.Status != metav1.ConditionTrue && !unknown {
 			t.Fatalf("%s is %s: %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)

@@ -142,7 +142,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 	}
 	w.shift(class, "us-east-1a", 3*time.Hour)
 	w.refreshed(c)
-	// EC2 loses sight of the instances: a listing is without them, and asked for by ID they are unknown.
+	// EC2 loses sight of the instances: a listing is without them, and requested by ID they are unknown.
 	blind := func(times int) {
 		w.Sim.Inject(
 			awsim.Fault{

@@ -52,7 +52,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--etcd-certfile=" + s.cert(etcdClient),
 		"--etcd-keyfile=" + s.key(etcdClient),
 		"--service-cluster-ip-range=" + c.cfg.ServiceCIDR,
-		// Otherwise it looks for an address of the machine's default route, and there need not be one.
+		// Otherwise it looks for an address of the computer's default route, and there need not be one.
 		"--advertise-address=127.0.0.1",
 		// The endpoints of the service "kubernetes" cannot be loopback addresses, and no pod of
 		// the lab could follow them anyway.

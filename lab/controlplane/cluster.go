@@ -4,7 +4,7 @@
 // interface only, on ports of its own, so that several clusters run side by side.
 //
 // The components are not linked into this package. It executes a binary that holds them, once for
-// each (see the package component), and ties their lives to its own process: when that one ends,
+// each (see the package component), and ties their lives to its own process: when that one exits,
 // even by SIGKILL, they do.
 package controlplane
 
@@ -56,7 +56,7 @@ type Cluster struct {
 }
 
 // Start starts a cluster and returns when it is healthy: the API server is ready, pods are
-// accepted, and the scheduler has seen the cluster. If ctx ends before, or a component fails,
+// accepted, and the scheduler has seen the cluster. If ctx is done before, or a component fails,
 // nothing is left running, and the error holds the last lines of that component's log. Once
 // started, a cluster does not depend on ctx; it has to be stopped.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
@@ -161,7 +161,7 @@ func (c *Cluster) runAPIServer(ctx context.Context) error {
 	return c.run(ctx, apiServer, c.apiServerArgs(), respondsOK(anonymousHTTP(c.ca), c.ports[apiServer].url()+"/readyz"))
 }
 
-// KillAPIServer ends the API server at once, as a crash does. All else keeps running, and finds nobody at the endpoint
+// KillAPIServer stops the API server at once, as a crash does. All else keeps running, and finds nobody at the endpoint
 // until StartAPIServer.
 func (c *Cluster) KillAPIServer() error {
 	c.mu.Lock()
@@ -187,7 +187,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.runAPIServer(ctx)
 }
 
-// RestartControllerManager ends the controller manager and starts it again, and with that all that it remembers.
+// RestartControllerManager stops the controller manager and starts it again, and with that all that it remembers.
 func (c *Cluster) RestartControllerManager(ctx context.Context) error {
 	c.restartMu.Lock()
 	defer c.restartMu.Unlock()

@@ -21,7 +21,7 @@ const pollInterval = 25 * time.Millisecond
 // probe returns nil once its condition holds.
 type probe func(ctx context.Context) error
 
-// awaitHealthy repeats a probe of a component until it answers nil. It gives up when p ends or ctx does.
+// awaitHealthy repeats a probe of a component until it answers nil. It gives up when p finishes or ctx does.
 func awaitHealthy(ctx context.Context, component string, p *process.Process, ready probe) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -92,7 +92,7 @@ func (s state) etcdTLS() (*tls.Config, error) {
 	return clientTLS(ca, pair), nil
 }
 
-// anonymousHTTP is an HTTP client that trusts the cluster's servers and does not say who it is.
+// anonymousHTTP is an HTTP client that trusts the cluster's servers and does not state who it is.
 func anonymousHTTP(ca *pki.Authority) *http.Client { return httpsClient(clientTLS(ca.CA())) }
 
 func clientTLS(ca []byte, own ...tls.Certificate) *tls.Config {
@@ -104,7 +104,7 @@ func clientTLS(ca []byte, own ...tls.Certificate) *tls.Config {
 func httpsClient(settings *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: settings,
-		// A probe is asked for as long as a start takes; nothing is to stay open after it.
+		// A probe is requested as long as a start takes; nothing is to stay open after it.
 		DisableKeepAlives: true,
 	}}
 }

@@ -31,7 +31,7 @@ const everyComponent = 4
 // directory, for TestNoOrphans.
 const parentDir = "CONTROLPLANE_TEST_PARENT_DIR"
 
-// parent starts a cluster, says on its standard output how far it is, and waits to be killed.
+// parent starts a cluster, states on its standard output how far it is, and waits to be killed.
 func parent(dir string) int {
 	_, err := controlplane.Start(context.Background(), controlplane.Config{
 		Name:       "orphans",
@@ -49,7 +49,7 @@ func parent(dir string) int {
 
 func TestNoOrphans(t *testing.T) {
 	for _, tt := range []struct {
-		when    string // as the parent says it
+		when    string // as the parent states it
 		running int    // components then
 	}{
 		{"kube-apiserver starting", 2},
@@ -83,13 +83,13 @@ func TestNoOrphans(t *testing.T) {
 			if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			_ = cmd.Wait() // killed, as asked
+			_ = cmd.Wait() // killed, as intended
 			eventually(t, func(context.Context) error { return none(t, dir) })
 		})
 	}
 }
 
-// The kernel ends a component together with its parent only on Linux. Everywhere, a component ends
+// The kernel stops a component together with its parent only on Linux. Everywhere, a component finishes
 // at the end of its standard input, which is what its parent holds open.
 func TestComponentExitsWhenStandardInputCloses(t *testing.T) {
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ func TestComponentExitsWhenStandardInputCloses(t *testing.T) {
 	if err := stdin.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // with a failure: it was not asked to end
+	_ = cmd.Wait() // with a failure: it was not requested to end
 	if err := none(t, dir); err != nil {
 		t.Error(err)
 	}

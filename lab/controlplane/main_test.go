@@ -75,7 +75,7 @@ func stopShared() error {
 	return os.RemoveAll(shared.dir)
 }
 
-// startCluster starts a cluster for one test, and stops it when the test ends.
+// startCluster starts a cluster for one test, and stops it when the test finishes.
 func startCluster(t *testing.T, cfg controlplane.Config) *controlplane.Cluster {
 	t.Helper()
 	cfg.Executable = labtest.Binary(t)

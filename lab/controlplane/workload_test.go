@@ -15,7 +15,7 @@ import (
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// The controllers make the pods of a large deployment, the scheduler says that they fit nowhere,
+// The controllers make the pods of a large deployment, the scheduler states that they fit nowhere,
 // and binds as many as it can once there is a node; deleting the namespace deletes what is in it.
 func TestWorkload(t *testing.T) {
 	const replicas, capacity = 200, 10
@@ -176,7 +176,7 @@ func addNode(t *testing.T, client kubernetes.Interface, name string, pods int64)
 func deleteNodes(t *testing.T, nodes clientcorev1.NodeInterface, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		// Not the test's context, which has ended when its clean-up runs.
+		// Not the test's context, which has finished when its clean-up runs.
 		err := nodes.Delete(context.Background(), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Error(err)

@@ -118,7 +118,7 @@ func objects(t *testing.T, manifests []byte) []*unstructured.Unstructured {
 			t.Fatal(err)
 		}
 		o := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(doc, &o.Object); err != nil { // a key that is there twice is a mistake, too
+		if err := yaml.UnmarshalStrict(doc, &o.Object); err != nil { // a key that exists twice is a mistake, too
 			t.Fatal(err)
 		}
 		if len(o.Object) > 0 {
@@ -211,7 +211,7 @@ func podOf(o *unstructured.Unstructured, namespace string) *unstructured.Unstruc
 	}}
 }
 
-// Were a field misspelt, the API server would say so.
+// Were a field misspelt, the API server would report it.
 func TestStrictValidationRejects(t *testing.T) {
 	o := objects(t, []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: default}\nautomount: true\n"))[0]
 	if err := apply(t, o); err == nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // The controller tries NodeClaims without creating them, to find the pods that an invalid value comes from: the API
-// server says by field what is wrong with one, as it does at a creation, and nothing is there afterwards.
+// server states by field what is wrong with one, as it does at a creation, and nothing is there afterwards.
 func TestInvalidNodeClaimIsRefusedByFieldInADryRun(t *testing.T) {
 	k := nodeClaim()
 	claims := k.client(t)

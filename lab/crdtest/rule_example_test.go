@@ -18,7 +18,7 @@ type ruleExample struct {
 	accept, reject string
 	// given is merged into the object before.
 	given string
-	// messageNames is what the message must name beside the field, when the field alone would not tell.
+	// messageNames is what the message must name beside the field, when the field alone would not report.
 	messageNames string
 	// update applies the examples to an object that exists.
 	update bool
@@ -120,7 +120,7 @@ func requirementList(field string) []ruleExample {
 	}
 }
 
-// requirementValues are the rules of each value of a requirement of NodePools and NodeClaims, which ends up as a label
+// requirementValues are the rules of each value of a requirement of NodePools and NodeClaims, which becomes a label
 // of nodes.
 func requirementValues(field string) []ruleExample {
 	value := field + "[0].values[0]"

@@ -27,7 +27,7 @@ type Line struct {
 }
 
 // Lines are the commands of a Markdown document: the lines of its sh blocks, without comments and empty
-// ones. A line that ends in a backslash goes on in the next.
+// ones. A line that finishes in a backslash goes on in the next.
 func Lines(document io.Reader) ([]Line, error) {
 	const fence = "```"
 	var out []Line

@@ -99,7 +99,7 @@ func (r *runner) follow(t *testing.T, place, line string) {
 	}
 }
 
-// dryRun has make say what it would run.
+// dryRun has make state what it would run.
 func dryRun(t *testing.T, place, target string) {
 	t.Run(place, func(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "make", "-n", target)
@@ -154,7 +154,7 @@ func (r *runner) eval(t *testing.T, place, line string) {
 	})
 }
 
-// end ends the lab as the documents say: by Ctrl-C, and nothing is left.
+// end stops the lab as the documents state: by Ctrl-C, and nothing is left.
 func (r *runner) end(t *testing.T) {
 	if r.lab == nil {
 		t.Error("no document boots the lab")

@@ -44,7 +44,7 @@ type Session struct {
 	Temp string
 
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when it has finished
 	err  error         // how; to be read after done
 
 	mu      sync.Mutex
@@ -52,7 +52,7 @@ type Session struct {
 	newLine chan struct{} // closed and replaced at each line
 }
 
-// Start runs the lab's binary until the test ends, then at the latest.
+// Start runs the lab's binary until the test finishes, then at the latest.
 func Start(t testing.TB, args ...string) *Session {
 	t.Helper()
 	s := &Session{Temp: t.TempDir(), done: make(chan struct{}), newLine: make(chan struct{})}
@@ -78,7 +78,7 @@ func Start(t testing.TB, args ...string) *Session {
 		close(s.done)
 	}()
 	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill() // it has ended, unless the test failed
+		_ = s.cmd.Process.Kill() // it has finished, unless the test failed
 		<-s.done
 	})
 	return s
@@ -149,7 +149,7 @@ func (s *Session) Signal(t testing.TB, signal syscall.Signal) {
 	}
 }
 
-// Wait waits for its end and returns its exit code, -1 if a signal ended it.
+// Wait waits for its end and returns its exit code, -1 if a signal stopped it.
 func (s *Session) Wait(t testing.TB, within time.Duration) int {
 	t.Helper()
 	select {
@@ -164,7 +164,7 @@ func (s *Session) Wait(t testing.TB, within time.Duration) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// InterruptAndCheck interrupts it, as Ctrl-C does, and fails the test unless it ends with exit code 0 and leaves
+// InterruptAndCheck interrupts it, as Ctrl-C does, and fails the test unless it finishes with exit code 0 and leaves
 // neither process nor temporary file.
 func (s *Session) InterruptAndCheck(t testing.TB, within time.Duration) {
 	t.Helper()

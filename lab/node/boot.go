@@ -26,7 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/userdata"
 )
 
-// boot runs an instance from power on until ctx ends.
+// boot runs an instance from power on until ctx is done.
 func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	select {
 	case <-ctx.Done():
@@ -57,7 +57,7 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	drivers.Wait()
 }
 
-// runKubelet runs kubelet until ctx ends, or for as long as the image lets it; the instance goes on running.
+// runKubelet runs kubelet until ctx is done, or for as long as the image lets it; the instance goes on running.
 func (m host) runKubelet(ctx context.Context, config kubelet.Config) {
 	after := m.simulator.lifetime(m.instance.ImageID)
 	if after == 0 {

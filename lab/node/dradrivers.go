@@ -69,7 +69,7 @@ func (f *Simulator) devicesOf(instanceType string) map[string][]offline.Device {
 	return out
 }
 
-// runDRADrivers publishes the devices of the instance, until that is done or ctx ends.
+// runDRADrivers publishes the devices of the instance, until that is done or ctx is done.
 func (m host) runDRADrivers(ctx context.Context, config kubelet.Config) {
 	for driver, devices := range m.simulator.devicesOf(m.instance.Type) {
 		if driver == EFADriver { // those of its interfaces

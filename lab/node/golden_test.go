@@ -40,12 +40,12 @@ type comesUp struct {
 	taints []corev1.Taint    // besides the one of every node
 	pods   int64
 	cpu    string // allocatable of 2
-	// memory is what is reserved, threshold the share of all memory that must stay free, in percent. Zero says nothing.
+	// memory is what is reserved, threshold the share of all memory that must stay free, in percent. Zero states nothing.
 	memory    string
 	threshold int64
 }
 
-// A machine of each Linux family comes up as the user data that Dovetail generates for it says: m5.large with 2 CPUs.
+// An instance of each Linux family comes up as the user data that Dovetail generates for it states: m5.large with 2 CPUs.
 func TestInstancesBootWithUserDataOfDovetail(t *testing.T) {
 	taints := []corev1.Taint{
 		{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule},

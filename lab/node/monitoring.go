@@ -33,7 +33,7 @@ type hostFault struct {
 // faults are those of all instances. They belong to the hardware: reboots keep them unless they clear them.
 type faults struct {
 	byInstance map[string][]hostFault
-	// changed is closed, and replaced, when a fault begins or ends.
+	// changed is closed, and replaced, when a fault begins or stops.
 	changed chan struct{}
 }
 
@@ -56,7 +56,7 @@ func (f *Simulator) Fail(instance string, fault Fault) {
 	f.faults.set(instance, hostFault{Fault: fault, active: true, reboots: f.reboots[instance]})
 }
 
-// Recover ends the fault of a condition.
+// Recover stops the fault of a condition.
 func (f *Simulator) Recover(instance string, condition corev1.NodeConditionType) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +78,7 @@ func (f *Simulator) conditionsOf(instance string, reboots int) ([]corev1.NodeCon
 	return out, f.faults.changed
 }
 
-// monitor reports faults until ctx ends, as the EKS node monitoring agent does.
+// monitor reports faults until ctx is done, as the EKS node monitoring agent does.
 func (m host) monitor(ctx context.Context, client kubernetes.Interface) {
 	const retryInterval = time.Second
 	for {

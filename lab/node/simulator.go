@@ -33,7 +33,7 @@ type Cloud interface {
 	Watch(ctx context.Context) <-chan awsim.InstanceEvent
 	// AppendConsole adds to the console output of an instance.
 	AppendConsole(id, text string)
-	// ImageContent returns the image whose disks an image has: itself, or what it was copied from.
+	// ImageContent returns the image that the disks of an image come from: itself, or what it was copied from.
 	ImageContent(id string) string
 	// InstanceCredentials returns what the metadata service of an instance hands out.
 	InstanceCredentials(id string) (awsim.Credentials, error)
@@ -199,7 +199,7 @@ func (f *Simulator) takeJoined(id string) func(context.Context) {
 	return run
 }
 
-// Run boots and stops instances until ctx ends, and returns when all are stopped.
+// Run boots and stops instances until ctx is done, and returns when all are stopped.
 func (f *Simulator) Run(ctx context.Context) error {
 	var hosts sync.WaitGroup
 	defer hosts.Wait()

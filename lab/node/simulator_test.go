@@ -216,7 +216,7 @@ func otherCA(t *testing.T) []byte {
 	return endpoint.CA()
 }
 
-// A role that is mapped late lets the machine in: kubelet does not give up.
+// A role that is mapped late lets the instance in: kubelet does not give up.
 func TestInstanceJoinsOnceItsRoleIsMapped(t *testing.T) {
 	t.Parallel()
 	i := launch(t, host{profile: profile(t, "EKSClusterRole-"+clusterName)})
@@ -248,7 +248,7 @@ func TestTerminatedInstanceFallsSilent(t *testing.T) {
 	})
 }
 
-// What an instance runs instead of a boot ends when it reboots. Then it boots as all others do.
+// What an instance runs instead of a boot finishes when it reboots. Then it boots as all others do.
 func TestInstanceThatJoinedAsObjectsBootsOnceItReboots(t *testing.T) {
 	t.Parallel()
 	started, ended := make(chan struct{}), make(chan struct{})
@@ -283,7 +283,7 @@ func TestInstanceThatJoinedAsObjectsBootsOnceItReboots(t *testing.T) {
 	joined(t, i)
 }
 
-// A kubelet whose Node is deleted complains, and does not make it again.
+// A kubelet with a Node that is deleted complains, and does not make it again.
 func TestDeletedNodeStaysDeleted(t *testing.T) {
 	t.Parallel()
 	i := launch(t, host{})
@@ -511,7 +511,7 @@ func TestHandMadeNodeIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	pending := create(t, podOn(hand.Name, "p", nil))
-	// By the time that a machine which is launched now has joined and runs a pod, this one would have too.
+	// By the time that an instance which is launched now has joined and runs a pod, this one would have too.
 	node := joined(t, launch(t, host{}))
 	becomes(t, create(t, podOn(node.Name, "q", nil)), "ready", isReady)
 

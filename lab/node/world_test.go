@@ -41,7 +41,7 @@ const (
 	within = 2 * time.Minute
 )
 
-// lab is an AWS, a cluster in it, and the machines: booted once for all tests of this package, each of
+// lab is an AWS, a cluster in it, and the instances: booted once for all tests of this package, each of
 // which launches instances of its own.
 type lab struct {
 	sim     *awsim.Sim
@@ -196,7 +196,7 @@ type host struct {
 	ca       []byte // default: the cluster's
 }
 
-// launch runs an instance for the test, and terminates it when the test ends.
+// launch runs an instance for the test, and terminates it when the test finishes.
 func launch(t *testing.T, m host) awsim.Instance {
 	t.Helper()
 	if m.profile == "" {

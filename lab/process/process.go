@@ -21,7 +21,7 @@ import (
 // to 3 s.
 const stopTimeout = 10 * time.Second
 
-// Command says what to run.
+// Command states what to run.
 type Command struct {
 	// Name is the program's name in errors.
 	Name string
@@ -82,7 +82,7 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Stop sends SIGTERM, and SIGKILL after stopTimeout or when ctx ends. When it returns nil, the program has exited. It
+// Stop sends SIGTERM, and SIGKILL after stopTimeout or when ctx is done. When it returns nil, the program has exited. It
 // may be called again.
 func (p *Process) Stop(ctx context.Context) error {
 	if p.exited() {

@@ -9,14 +9,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// GCPercent is GOGC of the control plane of a world that is filled: it keeps the API server, whose cache has every pod
+// GCPercent is GOGC of the control plane of a world that is filled: it keeps the API server, which caches every pod
 // as it was written, below 8 GiB at 100,000 pods.
 const GCPercent = 50
 
 // Fill writes the nodes and pods of a size into the first cluster of a world, which must be empty and unwatched, and is
 // watched then. Its controller does not run before and after, and must have no interruption queue. From then on the
 // nodes take part like all others: kubelets keeps them alive and runs their pods until the world closes. progress is
-// told what comes next.
+// informed what comes next.
 func Fill(ctx context.Context, w *world.World, size Size, progress func(text string)) error {
 	f := &fleet{Cluster: w.Clusters[0], aws: w.AWS, size: size}
 	var err error

@@ -43,7 +43,7 @@ type fleet struct {
 	// kinds are the pods that ran, one of each workload; daemonPods those of one node; pending those of the bursts.
 	kinds, daemonPods, pending []*corev1.Pod
 	hosts                      []host
-	// launched is told of each instance that is launched for a copy before anybody sees it; nil if nobody cares.
+	// launched is informed of each instance that is launched for a copy before anybody sees it; nil if nobody cares.
 	launched func(h host, of *sample)
 }
 

@@ -32,7 +32,7 @@ const (
 
 // kubelets does the work of the kubelets of all written nodes. A node of its own simulator has connections, watches and
 // requests of its own; here one loop writes the leases of all nodes to etcd, one loop reports their statuses, and the
-// watch of the world shows the pods of all. Only a node with a pod that starts or ends gets goroutines.
+// watch of the world shows the pods of all. Only a node with a pod that starts or finishes gets goroutines.
 type kubelets struct {
 	client kubernetes.Interface
 	store  *store.Store
@@ -43,7 +43,7 @@ type kubelets struct {
 	nodes map[string]*writtenNode // by name, until their instances stop
 }
 
-// writtenNode is a node that was written, whose instance has not stopped.
+// writtenNode is a node that was written, with an instance that has not stopped.
 type writtenNode struct {
 	host
 	allocatable corev1.ResourceList
@@ -158,7 +158,7 @@ func (k *kubelets) startPods(n *writtenNode) {
 	close(n.needed)
 }
 
-// run renews leases and reports statuses until ctx ends. What fails is tried again with the next turn.
+// run renews leases and reports statuses until ctx is done. What fails is tried again with the next turn.
 func (k *kubelets) run(ctx context.Context) error {
 	var group sync.WaitGroup
 	for what, do := range map[string]func(context.Context) error{"renew leases": k.renewDue, "report statuses": k.reportDue} {
@@ -232,7 +232,7 @@ func (n *writtenNode) lease(now time.Time) (store.Object, error) {
 	return heartbeat.Lease{Node: n.name, NodeUID: nodeUID(n.name), UID: newUID(key), Created: n.created, Interval: leaseInterval}.Renewed(now)
 }
 
-// reportDue posts the status of nodes whose turn it is, and of those that are not Ready, such as after the host slept.
+// reportDue posts the status of nodes that have their turn, and of those that are not Ready, such as after the host slept.
 func (k *kubelets) reportDue(ctx context.Context) error {
 	now := time.Now()
 	nodes := k.due(func(n *writtenNode) bool {

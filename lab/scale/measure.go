@@ -195,7 +195,7 @@ func (m *measurement) observe(ctx context.Context, do func(ctx context.Context, 
 	return load, err
 }
 
-// eachSecond does something every second until ctx ends.
+// eachSecond does something every second until ctx is done.
 func eachSecond(ctx context.Context, do func(ctx context.Context, second int) error) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -214,7 +214,7 @@ func eachSecond(ctx context.Context, do func(ctx context.Context, second int) er
 	}
 }
 
-// reportStatuses is what the kubelets of all nodes do in a second: those whose turn it is renew their status.
+// reportStatuses is what the kubelets of all nodes do in a second: those that have their turn renew their status.
 func (m *measurement) reportStatuses(ctx context.Context, second int) error {
 	seconds := int(statusInterval.Seconds())
 	for i := second % seconds; i < len(m.hosts); i += seconds {
@@ -245,7 +245,7 @@ func (m *measurement) callsSince(begin time.Time) map[string]int {
 	return out
 }
 
-// allocated is how many bytes the controller has allocated since its start. The profile has it, too, and asking for it costs little,
+// allocated is how many bytes the controller has allocated since its start. The profile has it, too, and requesting it costs little,
 // while a scrape of the metrics of all pods would be most of what is measured.
 func (m *measurement) allocated(ctx context.Context) (float64, error) {
 	text, err := m.fetch(ctx, "/debug/pprof/heap?debug=1")

@@ -124,7 +124,7 @@ func laterPodRange(number int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(a), 25)
 }
 
-// podCopy says where a copy of a pod is.
+// podCopy states where a copy of a pod is.
 type podCopy struct {
 	name string
 	to   *host // nil for a pod that is pending

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// Config says what to measure.
+// Config states what to measure.
 type Config struct {
 	Size Size
 	// Dir is the state directory of the world; it must not hold one yet.
@@ -19,7 +19,7 @@ type Config struct {
 	Dovetail string
 	// Profiles is a directory for heap and CPU profiles of the controller; empty for none.
 	Profiles string
-	// Progress is told what comes next.
+	// Progress is given what comes next.
 	Progress func(text string)
 }
 
@@ -40,7 +40,7 @@ func Measure(ctx context.Context, cfg Config) (report Report, err error) {
 	defer cancel(nil)
 	go func() {
 		if err := w.AwaitFailure(ctx); err != nil {
-			cancel(err) // the controller has ended
+			cancel(err) // the controller has finished
 		}
 	}()
 	f := &fleet{Cluster: w.Clusters[0], aws: w.AWS, size: cfg.Size}
@@ -75,7 +75,7 @@ func Measure(ctx context.Context, cfg Config) (report Report, err error) {
 	return report, nil
 }
 
-// cause is what has ended ctx, else err.
+// cause is what has canceled ctx, else err.
 func cause(ctx context.Context, err error) error {
 	if why := context.Cause(ctx); why != nil {
 		return why

@@ -50,7 +50,7 @@ func workloads(podsPerNode int) []Workload {
 	return out
 }
 
-// bursts are the Deployments whose pods become pending at once.
+// bursts are the Deployments with pods that become pending at once.
 func bursts() []Workload {
 	return []Workload{
 		{Name: "burst-0", MilliCPU: 250, MiB: 512},

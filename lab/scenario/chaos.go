@@ -243,7 +243,7 @@ func (s *faultSchedule) disturbCluster(ctx context.Context) error {
 	return nil
 }
 
-// pause sleeps for d, or until ctx ends.
+// pause sleeps for d, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

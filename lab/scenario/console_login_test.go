@@ -83,7 +83,7 @@ func (c console) body(answer *http.Response) string {
 // of the state, and one now and then if nothing changes.
 func (c console) await(path, token, want string) {
 	c.t.Helper()
-	stream := c.get("/api/v1/events", token) // it ends with the time of a run
+	stream := c.get("/api/v1/events", token) // it finishes with the time of a run
 	defer stream.Body.Close()
 	events := bufio.NewScanner(stream.Body)
 	events.Buffer(nil, 1<<20)

@@ -43,7 +43,7 @@ func WithKills(s Scenario, seed uint64) Scenario {
 	return s
 }
 
-// killAtRandom kills controllers until ctx ends, which is not an error.
+// killAtRandom kills controllers until ctx is done, which is not an error.
 func killAtRandom(ctx context.Context, w *World, rng *rand.Rand, paused *atomic.Bool) error {
 	for {
 		if pause(ctx, minControllerLife+time.Duration(rng.ExpFloat64()*float64(meanExtraLife))) != nil {

@@ -105,7 +105,7 @@ type nodePods struct {
 	pods []string
 }
 
-// removalOrder returns the nodes of an app's pods in the order in which a scale-down removes their pods. The error says
+// removalOrder returns the nodes of an app's pods in the order in which a scale-down removes their pods. The error states
 // that the order is not complete: two nodes have the same deletion cost, or the pods of a node differ in theirs.
 func removalOrder(ctx context.Context, w *World, app string) ([]nodePods, error) {
 	all, err := pods(ctx, w, app)

@@ -87,7 +87,7 @@ func awaitImageNamed(ctx context.Context, w *World, name string, nodes int) erro
 }
 
 // badAMI changes the AMI to one that does not boot.
-func badAMI() Scenario {
+func badAMI(fleet Fleet) Scenario {
 	const nodes = 20
 	s := newDisruptionFixture()
 	s.pool["AMI_ALIAS"] = oldImage
@@ -127,7 +127,7 @@ func badAMI() Scenario {
 				if n := len(w.Instances()) - nodes; n > nodes/2 {
 					return fmt.Errorf("%d instances were launched with the new AMI", n)
 				}
-				if err := s.invariants.awaitSettled(ctx, w, DefaultFleet.Settle); err != nil {
+				if err := s.invariants.awaitSettled(ctx, w, max(fleet.paced(DefaultFleet.Settle), 15*time.Second)); err != nil {
 					return err
 				}
 				return errors.Join(claimsKept(ctx, w, before), s.awaitPods(ctx, w), s.invariants.check(w))

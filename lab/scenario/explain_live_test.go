@@ -148,7 +148,7 @@ func (c liveCluster) dovetail(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// explains runs explain, whose document has to have each of the words.
+// explains runs explain. Its document has to have each of the words.
 func (c liveCluster) explains(kind, name string, words ...string) {
 	c.t.Helper()
 	cmd := c.dovetail("explain", kind, name, "-o", "json")
@@ -207,7 +207,7 @@ func (c liveCluster) agent() *liveAgent {
 	return a
 }
 
-// answers calls a tool, whose text has to have words.
+// answers calls a tool. Its text has to have words.
 func (a *liveAgent) answers(tool, arguments, words string) {
 	a.t.Helper()
 	a.calls++

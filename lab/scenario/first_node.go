@@ -50,6 +50,10 @@ func firstNode() Scenario {
 				},
 			},
 			{
+				Name: "the metric, top and assess have the price of the instance", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error { return onePrice(ctx, w, "default") },
+			},
+			{
 				Name: "delete the workload: the node and the instance terminate", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					text, err := render(w, manifests.Sample, map[string]string{"REPLICAS": "1"})

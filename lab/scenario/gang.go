@@ -186,7 +186,7 @@ func twoGangs(ctx context.Context, w *World) error {
 	return errors.Join(err, awaitPodsRunning(ctx, w, second, 2), launchedInAll(w, "gangs", 12), oneInstancePerClaim(w))
 }
 
-// mixedGang creates a gang with a large pod, whose node the small ones could fill.
+// mixedGang creates a gang with a large pod. The small ones could fill its node.
 func mixedGang(ctx context.Context, w *World) error {
 	mixed := gangOf{name: "mixed", pool: "mixed", pods: 2, atLeast: 3}
 	before := launchedFor(w, "mixed")

@@ -23,7 +23,7 @@ const (
 	heldFor = 55 * time.Second
 )
 
-// holdVolumes replaces a node whose volumes are not detached for almost a minute.
+// holdVolumes replaces a node with volumes that are not detached for almost a minute.
 func holdVolumes(replicas int) Step {
 	return Step{
 		Name:    "the volumes of a deleted NodeClaim are held: its condition names who has to detach them; once they go, all pods run",

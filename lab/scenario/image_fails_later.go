@@ -86,7 +86,7 @@ func imageFailsLater() Scenario {
 	}
 }
 
-// awaitNewNodesFail waits until the conditions of NodePool and EC2NodeClass say that nodes with the image fail after they became ready.
+// awaitNewNodesFail waits until the conditions of NodePool and EC2NodeClass state that nodes with the image fail after they became ready.
 func awaitNewNodesFail(ctx context.Context, w *World, image string) error {
 	return world.Until(ctx, func() error {
 		pool, class := &karpv1.NodePool{}, &awsv1.EC2NodeClass{}

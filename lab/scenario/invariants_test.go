@@ -76,7 +76,7 @@ func TestInvariantsCountReadyPods(t *testing.T) {
 		g.observePod(pod(name, corev1.ConditionTrue), false)
 	}
 	g.requireReady("web", 2)
-	g.observePod(pod("d", corev1.ConditionFalse), false) // is on its way up
+	g.observePod(pod("d", corev1.ConditionFalse), false) // goes up
 	g.observePod(pod("a", corev1.ConditionTrue), true)
 	if len(g.violations) > 0 {
 		t.Fatalf("two of three ready pods: %v", g.violations)

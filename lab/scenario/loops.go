@@ -126,8 +126,8 @@ func (d *loopDetector) check(fresh *launchedClaim) {
 	}
 }
 
-// step fails if a second node was launched for pods whose first node was ready. If planted, it fails if none was: then the detector, or
-// what the scenario plants, does not work.
+// step fails if a second node was launched for pods with a first node that was ready. If planted, it fails if none was: then the detector,
+// or what the scenario plants, does not work.
 func (d *loopDetector) step(planted bool) Step {
 	name := "no pod got a second node while its first was ready and empty"
 	if planted {

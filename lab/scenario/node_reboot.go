@@ -23,7 +23,7 @@ const acceleratedHardwareReady corev1.NodeConditionType = "AcceleratedHardwareRe
 const rebootPolicies = `[{"condition": "AcceleratedHardwareReady", "status": "False", "reason": "XID63", "toleration": "5s",
   "terminationGracePeriod": "10s", "action": "RebootNode"}]`
 
-// rebooted is a node whose GPU fails.
+// rebooted is a node with a GPU that fails.
 type rebooted struct {
 	node, claim, instance string
 	before                int // reboots of the instance

@@ -210,7 +210,7 @@ func limitEvent(events []corev1.Event, p corev1.Pod) string {
 }
 
 // peakCPUs returns the largest number of CPUs that the instances had at the same time. Each counts from its launch
-// until its last state change while terminating. The cost is O(n log n): a sweep over sorted starts and ends.
+// until its last state change while terminating. The cost is O(n log n): a sweep over sorted starts and stops.
 func peakCPUs(instances []awsim.Instance) int {
 	type change struct {
 		at   time.Time
@@ -223,7 +223,7 @@ func peakCPUs(instances []awsim.Instance) int {
 			changes = append(changes, change{i.StateChangedAt, -i.VCPUs})
 		}
 	}
-	// At equal times, ends sort before starts.
+	// At equal times, stops sort before starts.
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.cpus, b.cpus)) })
 	now, peak := 0, 0
 	for _, c := range changes {

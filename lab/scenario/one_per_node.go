@@ -69,7 +69,7 @@ func measureOnePerNode(ctx context.Context, w *World, nodes int) error {
 	if err != nil {
 		return err
 	}
-	// On a busy machine the controller may lose its lease among so many requests. kubelet restarts it.
+	// On a busy computer the controller may lose its lease among so many requests. kubelet restarts it.
 	w.RestartControllerOnExit()
 	s := newStages()
 	stop := w.History.Watch(s.observe)

@@ -6,21 +6,23 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// fleetPrices are what one reader says that the nodes of a cluster cost, in $/h: all of them, and each by name where it lists them.
+// fleetPrices are what one reader states that the nodes of a cluster cost, in $/h: all of them, and each by name where it lists them.
 type fleetPrices struct {
 	reader string
 	all    float64
 	nodes  map[string]float64
 }
 
-// onePrice compares what the readers say of a cluster whose nodes stay, live and from a file: one fleet has one price.
+// onePrice compares what the readers state of a cluster with nodes that stay, live and from a file: one fleet has one price.
 func (c liveCluster) onePrice(console string, nodes map[string]string) {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "now.yaml")
@@ -31,6 +33,7 @@ func (c liveCluster) onePrice(console string, nodes map[string]string) {
 	if want.all <= 0 || len(want.nodes) < len(nodes) {
 		c.t.Fatalf("top shows %v", want)
 	}
+	c.planOnePrice(file)
 	got := []fleetPrices{
 		c.topPrices("top -f", "--once", "--prices", "account", "-o", "json", "-f", file),
 		c.assessPrices("assess", "--prices", "account", "-o", "json"),
@@ -50,6 +53,54 @@ func (c liveCluster) onePrice(console string, nodes map[string]string) {
 		}
 	}
 }
+
+// planOnePrice compares what plan and top state of the nodes in a file from which plan removes all nodes, by the prices of the catalog.
+func (c liveCluster) planOnePrice(file string) {
+	c.t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var kept []string
+	for _, document := range strings.Split(string(text), "---\n") {
+		if !podDocument.MatchString(document) { // without pods, each node is empty
+			kept = append(kept, closedBudget.ReplaceAllString(document, "nodes: 100%"))
+		}
+	}
+	empty := filepath.Join(c.t.TempDir(), "empty.yaml")
+	if err := os.WriteFile(empty, []byte(strings.Join(kept, "---\n")), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	want := c.topPrices("top -f", "--once", "--prices", "catalog", "-o", "json", "-f", empty)
+	var d struct {
+		Consolidation struct {
+			Commands []struct {
+				Nodes []struct {
+					Node       string  `json:"node"`
+					HourlyCost float64 `json:"hourlyCost"`
+				} `json:"nodes"`
+			} `json:"commands"`
+		} `json:"consolidation"`
+	}
+	c.prints(&d, "plan", "--consolidate", "-o", "json", "-f", empty)
+	compared := 0
+	for _, command := range d.Consolidation.Commands {
+		for _, n := range command.Nodes {
+			compared++
+			if math.Abs(n.HourlyCost-want.nodes[n.Node]) > 1e-9 {
+				c.t.Errorf("plan: node %s costs $%v/h, and by top $%v/h", n.Node, n.HourlyCost, want.nodes[n.Node])
+			}
+		}
+	}
+	if compared == 0 {
+		c.t.Errorf("plan removes none of the empty nodes %v", want.nodes)
+	}
+}
+
+var (
+	podDocument  = regexp.MustCompile(`(?m)^kind: Pod$`)
+	closedBudget = regexp.MustCompile(`nodes: "0"`)
+)
 
 // prints runs a command that prints JSON into the value.
 func (c liveCluster) prints(into any, args ...string) {
@@ -121,7 +172,7 @@ func (c liveCluster) explainPrices(reader string, nodes map[string]string, args 
 	return out
 }
 
-// consolePrices asks the lab's console, which reads prices once somebody looks at it, until it has them.
+// consolePrices queries the lab's console, which reads prices once somebody looks at it, until it has them.
 func (c liveCluster) consolePrices(url string) fleetPrices {
 	c.t.Helper()
 	var out fleetPrices

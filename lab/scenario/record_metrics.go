@@ -30,7 +30,7 @@ func WithMetrics(s Scenario, r *capture.Recorder, interval time.Duration) Scenar
 	return s
 }
 
-// record scrapes the controller of a cluster until ctx ends, which is not an error, and a last time then: what the last step has
+// record scrapes the controller of a cluster until ctx is done, which is not an error, and a last time then: what the last step has
 // changed belongs to the record. A controller that does not answer is down, as for Prometheus; one that was never started has no
 // scrapes.
 func record(ctx context.Context, c *world.Cluster, r *capture.Recorder, interval time.Duration) error {

@@ -25,10 +25,12 @@ const (
 	taintStays = 18 * time.Second
 	// refusedGracePeriod is the grace period of startup taints: longer than taintStays.
 	refusedGracePeriod = 30 * time.Second
+	// thirdPause is how long after the third node a fourth would be launched, if pauses went on doubling.
+	thirdPause = 2 * time.Minute
 )
 
-// refusingPools are the NodePools whose nodes refuse their pods, with the reason of the condition and a part of its message. Where the node
-// suits its pods as far as a plan can see, it is kept for a while, and no other is launched meanwhile: state is that of its pods.
+// refusingPools are the NodePools with nodes that refuse their pods, with the reason of the condition and a part of its message. Where the
+// node suits its pods as far as a plan can see, it is kept for a while, and no other is launched meanwhile: state is that of its pods.
 var refusingPools = []struct{ name, reason, message, state string }{
 	{"tainted", "NodeTainted", "node.cilium.io/agent-not-ready:NoSchedule", "held"},
 	{"relabeled", "NodeLabelsDiffer", "example.com/tier=silver", "held"},
@@ -37,7 +39,8 @@ var refusingPools = []struct{ name, reason, message, state string }{
 }
 
 // refusedNodes makes nodes refuse the pods that they are launched for, for causes that no plan can know.
-func refusedNodes() Scenario {
+func refusedNodes(fleet Fleet) Scenario {
+	watched := fleet.paced(thirdPause)
 	return Scenario{
 		Name: "refused-nodes",
 		Summary: "new nodes get a taint, lose a label, have less CPU than the catalog says, or pods cannot be bound to them: " +
@@ -85,7 +88,7 @@ func refusedNodes() Scenario {
 				Run: awaitPodsHeld,
 			},
 			{
-				Name: "no fourth node is launched within two minutes, and another pod gets a node at once", Timeout: 4 * time.Minute,
+				Name: fmt.Sprintf("no fourth node is launched within %v, and another pod gets a node at once", watched), Timeout: 4 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.RefusedNodes, map[string]string{"NAME": "other", "REPLICAS": "1"}); err != nil {
 						return err
@@ -93,7 +96,7 @@ func refusedNodes() Scenario {
 					if err := awaitPodsRunning(ctx, w, "other", 1); err != nil {
 						return err
 					}
-					return staysHeld(ctx, w, 2*time.Minute)
+					return staysHeld(ctx, w, watched)
 				},
 			},
 			{

@@ -29,9 +29,11 @@ type Scenario struct {
 	Nightly bool
 	// Configure, if set, changes the configuration of the scenario's world.
 	Configure func(*world.Config)
-	// Background, if set, runs beside the steps until its context ends. Its error fails the scenario.
+	// Background, if set, runs beside the steps until its context is done. Its error fails the scenario.
 	Background    func(ctx context.Context, w *World) error
 	TimeoutFactor TimeoutFactor
+	// RealPace is for a scenario that a faster controller only makes longer.
+	RealPace bool
 	// PlantsRefusals is for a scenario that makes nodes refuse the pods that they are launched for: others fail if a pod gets a second
 	// node while its first is ready and empty.
 	PlantsRefusals bool
@@ -44,7 +46,7 @@ type Step struct {
 	// Timeout is the longest that the step may take on an idle computer. Elsewhere it may take TimeoutFactor times as long, unless it
 	// is Exact.
 	Timeout time.Duration
-	// Exact is for a step whose Timeout is what it asserts.
+	// Exact is for a step with a Timeout that is what it asserts.
 	Exact bool
 	// PauseKills stops the random kills of --kill-controller during a step that checks the outcome.
 	PauseKills bool
@@ -70,7 +72,12 @@ type Fleet struct {
 	Nodes int
 	// Settle is how long the cluster of consolidate must not change to count as settled.
 	Settle time.Duration
+	// Pace is that of the controller: steps that wait for what it must not do after a while wait that much less. 0 stands for 1.
+	Pace int
 }
+
+// paced is how long a wait of the controller takes that takes d at the real pace.
+func (f Fleet) paced(d time.Duration) time.Duration { return d / time.Duration(max(1, f.Pace)) }
 
 // DefaultFleet is a fleet of 200 nodes. It counts as settled after less than a consolidation pass with a result takes.
 var DefaultFleet = Fleet{Nodes: 200, Settle: 45 * time.Second}
@@ -81,12 +88,12 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 	all := []Scenario{
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
 		volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(fleet),
 		gang(), gangWithoutCapacity(), gangTopology(), gangNotServed(), doctor(), staticPool(),
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), draExtendedResource(),
 		csiDriverLate(), podNominatedStale(), localStorage(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
-		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(), imageFailsLater(),
+		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
 	for i := range all {
@@ -145,7 +152,7 @@ type Listener interface {
 const (
 	bootTimeout  = 2 * time.Minute
 	closeTimeout = time.Minute
-	// replayTimeout is for the recording of the longest scenario, on a busy machine.
+	// replayTimeout is for the recording of the longest scenario, on a busy computer.
 	replayTimeout = 10 * time.Minute
 )
 
@@ -258,8 +265,8 @@ func deniedCalls(w *World) error {
 	return nil
 }
 
-// TimeoutFactor is how many times as long a step may take on a computer that does other things as well: a timeout ends what hangs, and does
-// not measure the computer. Zero means DefaultTimeoutFactor.
+// TimeoutFactor is how many times as long a step may take on a computer that does other things as well: a timeout stops what hangs, and
+// does not measure the computer. Zero means DefaultTimeoutFactor.
 type TimeoutFactor int
 
 // DefaultTimeoutFactor is for a computer that runs three scenarios at a time, and compiles.

@@ -49,6 +49,7 @@ func shadowMode() Scenario {
 	return Scenario{
 		Name:    "shadow",
 		Summary: "a controller in shadow mode, with rights to read only, beside one that acts: it reports what both do, and changes nothing",
+		Long:    true,
 		Steps: []Step{
 			startController(),
 			installPool(manifests.Default, nil),

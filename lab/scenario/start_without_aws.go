@@ -72,7 +72,7 @@ func (o *outageRun) fails(service string) bool {
 	return slices.ContainsFunc(o.faults, func(f string) bool { return strings.HasPrefix(f, service+".") || strings.HasPrefix(f, "*") })
 }
 
-// waits reports whether the outage lasts until the scenario ends it.
+// waits reports whether the outage lasts until the scenario stops it.
 func (o *outageRun) waits() bool {
 	return !slices.ContainsFunc(o.faults, func(f string) bool { return strings.Contains(f, ",for=") })
 }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// perNodeApp is the workload whose pods each need a node.
+	// perNodeApp is the workload with pods that each need a node.
 	perNodeApp = "one-per-node"
 	// al2023Image begins the names of the images that the alias al2023@latest stands for on amd64.
 	al2023Image = "amazon-eks-node-al2023-x86_64-standard-"
@@ -53,7 +53,7 @@ const (
 	initialized
 )
 
-// takeover starts the controller in a cluster whose nodes another controller of the same API has launched.
+// takeover starts the controller in a cluster with nodes that another controller of the same API has launched.
 func takeover() Scenario {
 	t := &takeoverRun{}
 	pods := len(takenOver)
@@ -87,7 +87,7 @@ func takeover() Scenario {
 
 // takeoverRun is one run of the scenario.
 type takeoverRun struct {
-	// templates are the other controller's launch templates by name, with all that EC2 says of them.
+	// templates are the other controller's launch templates by name, with all that EC2 states of them.
 	templates map[string]string
 	// profile is the instance profile of the other controller.
 	profile string
@@ -170,7 +170,7 @@ func awaitSomeRunning(ctx context.Context, w *World, app string, want int) error
 	})
 }
 
-// launchTemplates are the launch templates of the cluster by name, with all that EC2 says of them, as text.
+// launchTemplates are the launch templates of the cluster by name, with all that EC2 states of them, as text.
 func launchTemplates(ctx context.Context, w *World) (map[string]string, error) {
 	out := map[string]string{}
 	pages := ec2.NewDescribeLaunchTemplatesPaginator(w.EC2(), &ec2.DescribeLaunchTemplatesInput{})

@@ -29,7 +29,7 @@ const (
 	clockSpeed, clockLag = 10, time.Hour
 	// sharedDuration is how long, on the account's clock, the clusters run side by side.
 	sharedDuration = 10 * time.Minute
-	// conflictWithin is when the clash must be named, and exitWithin when a controller of the wrong name must have ended.
+	// conflictWithin is when the clash must be named, and exitWithin when a controller of the wrong name must have finished.
 	conflictWithin, exitWithin = 10 * time.Second, 5 * time.Second
 )
 

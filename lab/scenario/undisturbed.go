@@ -130,7 +130,7 @@ func (u *undisturbed) observe(o client.Object, gone bool) {
 	}
 }
 
-// end ends the watch, and returns what was disturbed.
+// end stops the watch, and returns what was disturbed.
 func (u *undisturbed) end(ctx context.Context, w *World) error {
 	for _, stop := range u.stop {
 		stop()

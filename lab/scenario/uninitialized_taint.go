@@ -25,6 +25,7 @@ func uninitializedTaint() Scenario {
 		Name: "uninitialized-taint",
 		Summary: "nodes wait for a stopped cloud controller manager: reported within a minute, and launches stop; " +
 			"after its restart, pods run; while it is slow, nodes only wait",
+		Long: true,
 		Steps: []Step{
 			watchTaint(returned),
 			{Name: "stop the cloud controller manager", Timeout: 10 * time.Second, Run: func(_ context.Context, w *World) error {

@@ -43,6 +43,7 @@ func volumeDetach() Scenario {
 	return Scenario{
 		Name:    "volume-detach-on-disruption",
 		Summary: "nodes under pods with EBS volumes are replaced: every volume detaches, whatever the CSI DaemonSet tolerates",
+		Long:    true,
 		Steps:   steps,
 	}
 }
@@ -203,7 +204,7 @@ func attachmentsOf(ctx context.Context, w *World, node string) string {
 	return strings.Join(names, ", ")
 }
 
-// waitingForDetach is what Kubernetes 1.37 says where earlier versions said "Multi-Attach error".
+// waitingForDetach is what Kubernetes 1.37 states where earlier versions stated "Multi-Attach error".
 const waitingForDetach = "Waiting for detach"
 
 // noMultiAttach checks that no event reports a volume that is attached to another node.

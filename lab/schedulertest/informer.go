@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// objects is an informer whose objects never change: it has seen all of them from the start.
+// objects is an informer with objects that never change: it has seen all of them from the start.
 type objects struct {
 	cache.SharedIndexInformer // what the plugins do not call
 	indexer                   cache.Indexer

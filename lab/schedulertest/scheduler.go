@@ -84,7 +84,7 @@ func NewScheduler(objects map[string][]runtime.Object) (*Scheduler, error) {
 	return s, nil
 }
 
-// Stop ends what the plugins have started.
+// Stop stops what the plugins have started.
 func (s *Scheduler) Stop() { s.stop() }
 
 // Nodes are the cluster for the calls of Filter that follow: its nodes, the CSINodes of some, and the pods on nodes.

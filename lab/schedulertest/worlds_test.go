@@ -62,10 +62,10 @@ type kind struct {
 	world func(next func() byte) *snapshot.Snapshot
 	// seeds is the seed of the first world.
 	seeds uint64
-	// known are worlds whose plans kube-scheduler does not follow: whether it refuses a pod or accepts one that was rejected, and why. A plan
-	// that comes to be right leaves the list.
+	// known are worlds with plans that kube-scheduler does not follow: whether it refuses a pod or accepts one that was rejected, and why. A
+	// plan that comes to be right leaves the list.
 	known map[uint64]string
-	// mended are later worlds whose plans kube-scheduler once did not follow.
+	// mended are later worlds with plans that kube-scheduler once did not follow.
 	mended []uint64
 	// groups is true if the worlds have PodGroups, which the scheduler reads behind a feature gate.
 	groups bool

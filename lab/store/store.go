@@ -1,5 +1,5 @@
 // Package store reads and writes the objects of a cluster in its etcd, past the API server. The API server finds what is written as after
-// the restore of a backup, and tells those that watch.
+// the restore of a backup, and reports those that watch.
 package store
 
 import (
@@ -41,7 +41,7 @@ func Open(url string, settings *tls.Config) (*Store, error) {
 	return &Store{client}, nil
 }
 
-// Close ends the connection.
+// Close stops the connection.
 func (s *Store) Close() error { return s.client.Close() }
 
 // Object is an object as etcd has it.

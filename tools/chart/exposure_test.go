@@ -76,7 +76,7 @@ func TestTheConsoleHasAPortOnDemand(t *testing.T) {
 	}
 }
 
-// The ServiceMonitor follows: it comes by HTTPS with its token, unless the user says otherwise.
+// The ServiceMonitor follows: it comes by HTTPS with its token, unless the user states otherwise.
 func TestSecureMetricsAreScrapedByHTTPS(t *testing.T) {
 	type monitor struct {
 		Spec struct{ Endpoints []map[string]any }
@@ -137,7 +137,7 @@ func TestNetworkPolicyLetsMetricsAndProbesIn(t *testing.T) {
 	}
 }
 
-// The controller has requests and a limit of memory by default; whoever sets some gets exactly these.
+// The controller has requests and a limit of memory by default; anyone who sets some gets exactly these.
 func TestResourcesAreTheUsersOrTheDefault(t *testing.T) {
 	resources := func(values string) corev1.ResourceRequirements {
 		d := decoded[appsv1.Deployment](t, file(t, "deployment.yaml", values))

@@ -104,7 +104,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// Whoever has no interruption queue reads what that means, and where to learn how to create one.
+// Anyone who has no interruption queue reads what that means, and where to learn how to create one.
 func TestNotesOnTheInterruptionQueue(t *testing.T) {
 	for values, noted := range map[string]bool{
 		"{settings: {clusterName: shop}}":                          true,

@@ -11,7 +11,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 )
 
-// Null takes a default away: operators write it to drop a value of another file. The chart renders without it, or says in a sentence what
+// Null takes a default away: operators write it to drop a value of another file. The chart renders without it, or states in a sentence what
 // is missing. Helm renders an absent value as nothing, and `<no value>` in the middle of a text.
 func TestAnyValueMayBeNull(t *testing.T) {
 	c, err := loader.Load(filepath.Join(charts, "dovetail"))

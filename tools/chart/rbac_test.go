@@ -65,7 +65,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// Whoever names the lease otherwise may lead by it.
+// Anyone who names the lease otherwise may lead by it.
 func TestRightsToTheLease(t *testing.T) {
 	rendered, err := release{
 		"dovetail",

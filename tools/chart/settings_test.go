@@ -148,7 +148,7 @@ func set(tree map[string]any, at []string, value any) map[string]any {
 	return tree
 }
 
-// Whoever sets nothing has the controller's own defaults, and what values.yaml says of them is true.
+// Anyone who sets nothing has the controller's own defaults, and what values.yaml states of them is true.
 func TestDefaultsAreTheControllers(t *testing.T) {
 	want, got := map[string]string{}, map[string]string{}
 	note := func(into map[string]string) func(f *pflag.Flag) {
@@ -179,7 +179,7 @@ func TestVariablesWin(t *testing.T) {
 	}
 }
 
-// Resource claims are planned with enableDRA and with each gate of DRA; else as ignoreDRARequests says, which is true by default.
+// Resource claims are planned with enableDRA and with each gate of DRA; else as ignoreDRARequests states, which is true by default.
 func TestDRA(t *testing.T) {
 	for name, tc := range map[string]struct{ values, ignored, gates string }{
 		"default":            {"", "true", "NodeClassCEL=false,RebootForRepair=false"},

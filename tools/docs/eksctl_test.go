@@ -23,7 +23,7 @@ func eksctlSchema(t *testing.T) *jsonschema.Schema {
 	return schema
 }
 
-// againstSchema is what the schema says about a file of eksctl.
+// againstSchema is what the schema states about a file of eksctl.
 func againstSchema(t *testing.T, schema *jsonschema.Schema, text []byte) error {
 	t.Helper()
 	asJSON, err := k8syaml.YAMLToJSON(text)

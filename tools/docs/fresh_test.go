@@ -58,7 +58,7 @@ func TestVariablesOfTheSettingsPage(t *testing.T) {
 	})
 }
 
-// Each check of the doctor has a section in the troubleshooting page, whose heading is its ID.
+// Each check of the doctor has a section in the troubleshooting page, with its ID as the heading.
 func TestEveryCheckHasItsSection(t *testing.T) {
 	page := readPage(t, "docs/troubleshooting.md")
 	known, areas := map[string]bool{}, map[string]bool{}

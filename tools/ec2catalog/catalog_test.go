@@ -59,7 +59,7 @@ func TestAFileThatNothingGivesIsNoticed(t *testing.T) {
 	}
 }
 
-// The VPC resource controller's limits, which another module repeats, say the same of network cards as
+// The VPC resource controller's limits, which another module repeats, state the same of network cards as
 // DescribeInstanceTypes.
 func TestNetworkCardsAgreeWithTheResourceController(t *testing.T) {
 	known, _ := read(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// Whoever pulls gets the image that was built, and finds its SBOM, whether the registry lists referrers or not.
+// Anyone who pulls gets the image that was built, and finds its SBOM, whether the registry lists referrers or not.
 func TestPush(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

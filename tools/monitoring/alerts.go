@@ -37,7 +37,7 @@ func eachAlert(ctx context.Context, store *series.Store, during span, f func(ale
 	return nil
 }
 
-// span is a time in steps, with both ends.
+// span is a time in steps, with both limits.
 type span struct {
 	from, to time.Time
 	step     time.Duration

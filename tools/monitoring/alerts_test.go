@@ -175,7 +175,7 @@ func key(labels map[string]string) string {
 	return out.String()
 }
 
-// Whoever is woken by an alert learns what it is about, what to do next, and where to read more.
+// Anyone who is woken by an alert learns what it is about, what to do next, and where to read more.
 func TestAlertsLeadToARemedy(t *testing.T) {
 	known := troubleshooting(t)
 	for name, r := range rules(t) {

@@ -1,4 +1,4 @@
-// Monitoring generates Dovetail's Grafana dashboards, draws them with the metrics of a run of the lab, and tells which alerts fire over
+// Monitoring generates Dovetail's Grafana dashboards, draws them with the metrics of a run of the lab, and reports which alerts fire over
 // such metrics.
 package main
 

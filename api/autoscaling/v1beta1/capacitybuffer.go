@@ -69,11 +69,11 @@ type CapacityBufferList struct {
 	Items           []CapacityBuffer `json:"items"`
 }
 
-// CapacityBufferSpec is how much room to keep, and of which shape.
+// CapacityBufferSpec states how much room to keep, and of which shape.
 // +kubebuilder:validation:XValidation:message="with podTemplateRef, replicas or limits must be given",rule="!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)"
 // +kubebuilder:validation:XValidation:message="podTemplateRef and scalableRef exclude one another",rule="!(has(self.podTemplateRef) && has(self.scalableRef))"
 type CapacityBufferSpec struct {
-	// ProvisioningStrategy is how the room is kept.
+	// ProvisioningStrategy states how the room is kept.
 	// +kubebuilder:default:="buffer.x-k8s.io/active-capacity"
 	// +optional
 	ProvisioningStrategy *string `json:"provisioningStrategy,omitempty"`
@@ -118,7 +118,7 @@ type ScalableRef struct {
 	Name string `json:"name"`
 }
 
-// CapacityBufferStatus is what the buffer comes to.
+// CapacityBufferStatus describes what the buffer comes to.
 type CapacityBufferStatus struct {
 	// PodTemplateRef is the template in use; unset for a workload's.
 	// +optional

@@ -121,7 +121,7 @@ type EC2NodeClassSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	BlockDeviceMappings []BlockDeviceMapping `json:"blockDeviceMappings,omitempty"`
-	// InstanceStorePolicy is what local NVMe disks are used for: RAID0 makes one volume of them for kubelet
+	// InstanceStorePolicy states what local NVMe disks are used for: RAID0 makes one volume of them for kubelet
 	// and containers.
 	// +kubebuilder:validation:Enum={RAID0}
 	// +optional
@@ -158,7 +158,7 @@ func (c *EC2NodeClass) EnclavesEnabled() bool {
 	return c.Spec.EnclaveOptions != nil && c.Spec.EnclaveOptions.Enabled
 }
 
-// InstanceStorePolicy is what local NVMe disks are used for.
+// InstanceStorePolicy describes what local NVMe disks are used for.
 type InstanceStorePolicy string
 
 // InstanceStoreRAID0 stripes the local disks into one volume.
@@ -175,7 +175,7 @@ const (
 	AMIFamilyWindows2025  = "Windows2025"
 )
 
-// EC2NodeClassStatus is what the selectors found, and whether nodes can be launched.
+// EC2NodeClassStatus describes what the selectors found, and whether nodes can be launched.
 type EC2NodeClassStatus struct {
 	// Subnets, those with most free addresses first.
 	// +optional
@@ -245,7 +245,7 @@ type AMIRequirement struct {
 type CapacityReservation struct {
 	// +required
 	AvailabilityZone string `json:"availabilityZone"`
-	// EndTime is when the reservation expires.
+	// EndTime is the time when the reservation expires.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
 	// +kubebuilder:validation:Pattern:="^cr-[0-9a-z]+$"

@@ -12,7 +12,7 @@ import (
 // objects with another version, including Karpenter's, get a new hash and do not drift because of it.
 const NodeClassHashVersion = "dovetail-v1"
 
-// HashInput is what, beside the spec, nodes of a class are made from.
+// HashInput describes what, beside the spec, nodes of a class are made from.
 type HashInput struct {
 	// AMIFamily is the resolved one: given, or implied by the alias.
 	AMIFamily string

@@ -14,7 +14,7 @@ type MetadataOptions struct {
 	// +kubebuilder:validation:Enum:={enabled,disabled}
 	// +optional
 	HTTPProtocolIPv6 string `json:"httpProtocolIPv6,omitempty"`
-	// HTTPPutResponseHopLimit is how many hops a token may travel.
+	// HTTPPutResponseHopLimit states how many hops a token may travel.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum:=1
 	// +kubebuilder:validation:Maximum:=64
@@ -60,7 +60,7 @@ type BlockDevice struct {
 	// Throughput in MiB/s; 0 leaves it to EC2.
 	// +optional
 	Throughput *int64 `json:"throughput,omitempty"`
-	// VolumeInitializationRate is how fast a volume is filled from its snapshot, in MiB/s.
+	// VolumeInitializationRate states how fast a volume is filled from its snapshot, in MiB/s.
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=300
 	// +optional

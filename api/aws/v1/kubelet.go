@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// KubeletConfiguration holds the fields of spec.kubelet that bear on how much of a node is left for pods,
+// KubeletConfiguration holds the fields of spec.kubelet that decide how much of a node is left for pods,
 // or that need a word of their own in some AMI families. Other fields are passed on to the kubelet unread.
 // +kubebuilder:object:generate=false
 type KubeletConfiguration struct {

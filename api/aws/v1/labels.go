@@ -39,7 +39,7 @@ const (
 	LabelNodeClass = Group + "/ec2nodeclass"
 	// LabelZoneID is the zone's name that means the same zone in every account, for example euw1-az2.
 	LabelZoneID = "topology.k8s.aws/zone-id"
-	// LabelEBSZone is how the EBS CSI driver spells the zone in volumes' node affinity.
+	// LabelEBSZone sets how the EBS CSI driver spells the zone in volumes' node affinity.
 	LabelEBSZone = "topology.ebs.csi.aws.com/zone"
 )
 
@@ -55,7 +55,7 @@ const (
 	AnnotationNodeClassHashVersion = Group + "/ec2nodeclass-hash-version"
 	// AnnotationInstanceProfileName is the profile a claim was launched with; it protects the profile from collection.
 	AnnotationInstanceProfileName = Group + "/instance-profile-name"
-	// AnnotationTagged is "true" on a claim whose instance got its tags after registration.
+	// AnnotationTagged is "true" on a claim with an instance that got its tags after registration.
 	AnnotationTagged = Group + "/tagged"
 	// AnnotationNVIDIAConsumableCapacity is, on an EC2NodeClass, how resource claims share an NVIDIA GPU: one of the
 	// GPUSharing modes, or the number of claims that may share one. It is not part of the hash.
@@ -70,7 +70,7 @@ const (
 	GPUSharingUnlimited = "unlimited"
 )
 
-// DRA drivers whose devices instance types come with.
+// DRA drivers with devices that instance types come with.
 const (
 	DRADriverNVIDIA = "gpu.nvidia.com"
 	DRADriverEFA    = "dra.net"
@@ -82,7 +82,7 @@ const FinalizerTermination = Group + "/termination"
 // Tags on AWS resources.
 const (
 	// TagClusterUID has the UID of the cluster's kube-system namespace: which cluster the resource belongs to, even
-	// when two clusters bear one name.
+	// when two clusters have one name.
 	TagClusterUID  = "dovetail.sh/cluster-uid"
 	TagClusterName = "eks:eks-cluster-name"
 	TagNodePool    = "karpenter.sh/nodepool"
@@ -130,7 +130,7 @@ const (
 	ConditionDisruptionPaused = "DisruptionPaused"
 )
 
-// Resources are those that instance types have by themselves, beside the core's.
+// Resources returns those that instance types have by themselves, beside the core's.
 func Resources() []corev1.ResourceName {
 	return []corev1.ResourceName{
 		ResourcePodENI, ResourceEFA, ResourcePrivateIPv4, ResourceNVIDIAGPU, ResourceAMDGPU, ResourceNeuron, ResourceNeuronCore,

@@ -13,7 +13,7 @@ const (
 )
 
 var (
-	// GroupVersion is what the types of this package are registered under.
+	// GroupVersion states what the types of this package are registered under.
 	GroupVersion = schema.GroupVersion{Group: Group, Version: "v1"}
 	// SchemeBuilder registers the types of this package.
 	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// never is how "without end" is written.
+// never sets how "without end" is written.
 const never = "Never"
 
 // NillableDuration is a span of time, or Never. It remembers how its user spelled it ("72h", not
@@ -17,7 +17,7 @@ const never = "Never"
 type NillableDuration struct {
 	// Duration is nil for Never, and when not given.
 	Duration *time.Duration `json:"-"`
-	// Spelling is what the user wrote; empty when not given.
+	// Spelling states what the user wrote; empty when not given.
 	Spelling string `json:"-"`
 }
 

@@ -39,11 +39,11 @@ const (
 	// AnnotationOwnDeletionCost repeats the value of controller.kubernetes.io/pod-deletion-cost on a pod where we have set it. If the
 	// two differ, somebody else has.
 	AnnotationOwnDeletionCost = "dovetail.sh/pod-deletion-cost"
-	// AnnotationDisruptionCost is what the eviction of a pod costs, an int32; it replaces controller.kubernetes.io/pod-deletion-cost.
+	// AnnotationDisruptionCost states what the eviction of a pod costs, an int32; it replaces controller.kubernetes.io/pod-deletion-cost.
 	AnnotationDisruptionCost = Group + "/disruption-cost"
 	// AnnotationNodePoolHash is NodePool.Hash at the time of writing; a claim's differing from its pool's is drift.
 	AnnotationNodePoolHash = Group + "/nodepool-hash"
-	// AnnotationNodePoolHashVersion is how AnnotationNodePoolHash was computed, see NodePoolHashVersion.
+	// AnnotationNodePoolHashVersion sets how AnnotationNodePoolHash was computed, see NodePoolHashVersion.
 	AnnotationNodePoolHashVersion = Group + "/nodepool-hash-version"
 	// AnnotationTerminationTimestamp is the RFC 3339 deadline by which a NodeClaim's node must be gone.
 	AnnotationTerminationTimestamp = Group + "/nodeclaim-termination-timestamp"
@@ -123,7 +123,7 @@ const (
 	// ConditionNodesCanJoin is False, and Ready with it, while nodes of the pool do not join or do not become Ready, and one at a time
 	// is tried. It is absent where nothing is known to be wrong.
 	ConditionNodesCanJoin = "NodesCanJoin"
-	// ConditionClusterNameShared is True while instances of another cluster bear this cluster's name.
+	// ConditionClusterNameShared is True while instances of another cluster have this cluster's name.
 	ConditionClusterNameShared = "ClusterNameShared"
 	// ConditionDisruptionPaused is True while nodes are not replaced for some reason, because too many of those that were
 	// to replace others did not come up; or for any reason, because new nodes fail soon after they have come up.

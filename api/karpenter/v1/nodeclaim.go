@@ -63,7 +63,7 @@ type NodeClaimSpec struct {
 	// +listType=atomic
 	// +required
 	Requirements []Requirement `json:"requirements"`
-	// Resources are what the instance must at least hold.
+	// Resources states what the instance must at least hold.
 	// +optional
 	Resources ResourceRequirements `json:"resources,omitzero"`
 	// NodeClassRef names the configuration of the cloud.
@@ -85,14 +85,14 @@ type NodeClaimSpec struct {
 	ExpireAfter NillableDuration `json:"expireAfter,omitzero"`
 }
 
-// ResourceRequirements is what an instance must hold.
+// ResourceRequirements describes what an instance must hold.
 type ResourceRequirements struct {
 	// Requests of the pods that the node is for, and of the daemon pods that come with it.
 	// +optional
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
-// NodeClaimStatus is what became of the request.
+// NodeClaimStatus describes what became of the request.
 type NodeClaimStatus struct {
 	// NodeName is the Node's name, known from registration on.
 	// +optional
@@ -113,7 +113,7 @@ type NodeClaimStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// LastPodEventTime is when a pod last came or went. It is kept coarse, at most one write in 10 s.
+	// LastPodEventTime is the time when a pod last came or went. It is kept coarse, at most one write in 10 s.
 	// +optional
 	LastPodEventTime metav1.Time `json:"lastPodEventTime,omitzero"`
 }

@@ -41,7 +41,7 @@ type NodePoolList struct {
 	Items           []NodePool `json:"items"`
 }
 
-// NodePoolSpec is what the user wants of a NodePool.
+// NodePoolSpec describes what the user wants of a NodePool.
 // +kubebuilder:validation:XValidation:message="replicas can be neither added nor removed",rule="has(self.replicas) == has(oldSelf.replicas)"
 // +kubebuilder:validation:XValidation:message="with replicas, limits may only name 'nodes'",rule="!has(self.replicas) || (!has(self.limits) || size(self.limits) == 0 || (size(self.limits) == 1 && 'nodes' in self.limits))"
 // +kubebuilder:validation:XValidation:message="weight cannot be used with replicas",rule="!has(self.replicas) || !has(self.weight)"
@@ -77,7 +77,7 @@ type NodeClaimTemplate struct {
 	Spec NodeClaimTemplateSpec `json:"spec"`
 }
 
-// ObjectMeta is what a template may set in the metadata of NodeClaim and Node.
+// ObjectMeta describes what a template may set in the metadata of NodeClaim and Node.
 type ObjectMeta struct {
 	// Labels are put on NodeClaim and Node, and count as requirements.
 	// +kubebuilder:validation:MaxProperties=100
@@ -135,7 +135,7 @@ type NodeClaimTemplateSpec struct {
 
 // Disruption defines when and how fast nodes may be disrupted.
 type Disruption struct {
-	// ConsolidateAfter is how long no pod may have come or gone before a node may be consolidated;
+	// ConsolidateAfter states how long no pod may have come or gone before a node may be consolidated;
 	// Never turns consolidation off.
 	// +kubebuilder:default:="0s"
 	// +kubebuilder:validation:Pattern=`^(([0-9]+(s|m|h))+|Never)$`
@@ -181,11 +181,11 @@ type Budget struct {
 	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
 	// +required
 	Nodes string `json:"nodes"`
-	// Schedule is when the budget becomes active: five cron fields or a macro, in UTC. Unset means always.
+	// Schedule states when the budget becomes active: five cron fields or a macro, in UTC. Unset means always.
 	// +kubebuilder:validation:Pattern=`^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$`
 	// +optional
 	Schedule *string `json:"schedule,omitempty"`
-	// Duration is how long the budget stays active each time, in hours and minutes.
+	// Duration states how long the budget stays active each time, in hours and minutes.
 	// +kubebuilder:validation:Pattern=`^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$`
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Schemaless
@@ -193,7 +193,7 @@ type Budget struct {
 	Duration *metav1.Duration `json:"duration,omitempty"`
 }
 
-// DisruptionReason is why a node is disrupted voluntarily.
+// DisruptionReason states why a node is disrupted voluntarily.
 // +kubebuilder:validation:Enum={Underutilized,Empty,Drifted,Unhealthy}
 type DisruptionReason string
 
@@ -232,18 +232,18 @@ type NodePoolStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// DisruptionStatus is what is disrupted, and what budgets allow.
+// DisruptionStatus describes what is disrupted, and what budgets allow.
 type DisruptionStatus struct {
-	// Nodes is how many nodes percentages in budgets are of: those that are initialized, and not terminating.
+	// Nodes counts how many nodes percentages in budgets are of: those that are initialized, and not terminating.
 	// +optional
 	Nodes int64 `json:"nodes"`
-	// Disrupted is how many nodes count against budgets now: they are being removed, or are not ready.
+	// Disrupted counts how many nodes count against budgets now: they are being removed, or are not ready.
 	// +optional
 	Disrupted int64 `json:"disrupted"`
-	// Drifted is how many nodes differ from what the pool would launch now.
+	// Drifted counts how many nodes differ from what the pool would launch now.
 	// +optional
 	Drifted int64 `json:"drifted"`
-	// Allowed is how many nodes budgets allow to be disrupted at once now, in words.
+	// Allowed counts how many nodes budgets allow to be disrupted at once now, in words.
 	// +optional
 	Allowed string `json:"allowed"`
 	// Budgets is the same by reason.
@@ -252,11 +252,11 @@ type DisruptionStatus struct {
 	Budgets []BudgetStatus `json:"budgets,omitempty"`
 }
 
-// BudgetStatus is what budgets allow for one reason now.
+// BudgetStatus describes what budgets allow for one reason now.
 type BudgetStatus struct {
 	// +required
 	Reason DisruptionReason `json:"reason"`
-	// Nodes is how many may be disrupted at once; unset if any number may.
+	// Nodes counts how many may be disrupted at once; unset if any number may.
 	// +optional
 	Nodes *int64 `json:"nodes,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// ConditionRebooting is True on a NodeClaim from the decision to reboot its instance until that has ended, with the
+	// ConditionRebooting is True on a NodeClaim from the decision to reboot its instance until that has finished, with the
 	// reasons below. It is not part of Ready.
 	ConditionRebooting = "Rebooting"
 
@@ -38,13 +38,13 @@ func TaintRebooting() corev1.Taint {
 // RebootRecord is the history of a NodeClaim's reboots, and the deadlines of the one in progress. It is on the object, so
 // that neither a restart of the controller nor a change of its leader grants another reboot or more time.
 type RebootRecord struct {
-	// Started are when reboots were decided, the oldest first.
+	// Started are the times when reboots were decided, the oldest first.
 	Started []metav1.Time `json:"started"`
-	// DrainBy is when the drain ends and the instance is rebooted with the pods that are left.
+	// DrainBy is the time when the drain finishes and the instance is rebooted with the pods that are left.
 	DrainBy metav1.Time `json:"drainBy"`
-	// IssueBy is when the attempt ends if EC2 has not accepted it.
+	// IssueBy is the time when the attempt finishes if EC2 has not accepted it.
 	IssueBy *metav1.Time `json:"issueBy,omitempty"`
-	// CalledAt is when EC2 was called last, if it has not rejected that call: the instance may boot anew because of it.
+	// CalledAt is the time when EC2 was called last, if it has not rejected that call: the instance may boot anew because of it.
 	CalledAt *metav1.Time `json:"calledAt,omitempty"`
 	// RecoverBy is by when the node must be Ready again.
 	RecoverBy *metav1.Time `json:"recoverBy,omitempty"`

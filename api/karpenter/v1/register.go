@@ -10,7 +10,7 @@ import (
 const Group = "karpenter.sh"
 
 var (
-	// GroupVersion is what the types of this package are registered under.
+	// GroupVersion states what the types of this package are registered under.
 	GroupVersion = schema.GroupVersion{Group: Group, Version: "v1"}
 	// SchemeBuilder registers the types of this package.
 	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)

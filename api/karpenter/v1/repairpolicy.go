@@ -22,7 +22,7 @@ const (
 // MaxRepairPriority is the largest priority of a RepairPolicy. It is Karpenter's.
 const MaxRepairPriority = 100
 
-// RepairAction is what a RepairPolicy does to a Node.
+// RepairAction describes what a RepairPolicy does to a Node.
 type RepairAction string
 
 // The actions, the least disruptive first.
@@ -35,7 +35,7 @@ const (
 	RepairReplace RepairAction = "ReplaceNode"
 )
 
-// RepairPolicy is what to do with a Node that has had a condition for too long.
+// RepairPolicy describes what to do with a Node that has had a condition for too long.
 type RepairPolicy struct {
 	// Condition and Status of the Node.
 	Condition corev1.NodeConditionType `json:"condition"`
@@ -43,7 +43,7 @@ type RepairPolicy struct {
 	// Reason is a regular expression that the reason of the condition must contain a match of. The policy without one is the
 	// fallback for reasons that no other policy of their condition and status matches.
 	Reason string `json:"reason,omitempty"`
-	// Toleration is how long the condition must last.
+	// Toleration states how long the condition must last.
 	Toleration metav1.Duration `json:"toleration"`
 	// TerminationGracePeriod bounds the drain of the Node; 0 is no drain, nil is the NodeClaim's own bound.
 	TerminationGracePeriod *metav1.Duration `json:"terminationGracePeriod,omitempty"`

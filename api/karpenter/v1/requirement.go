@@ -27,7 +27,7 @@ type Requirement struct {
 	// +listType=atomic
 	// +optional
 	Values []string `json:"values,omitempty"`
-	// MinValues is how many distinct values of the key must stay possible at launch.
+	// MinValues states how many distinct values of the key must stay possible at launch.
 	// This field is ALPHA.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50

@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Vocabulary is what is known about label keys: which ones every node has or may have, which ones users
+// Vocabulary describes what is known about label keys: which ones every node has or may have, which ones users
 // must not constrain, and which ones are other spellings. The core's and the cloud's are joined by the
 // cloud's API package and handed on as data. Nobody changes a Vocabulary after it is built.
 type Vocabulary struct {
-	// WellKnown keys get their values from instance types and offerings, so that a pod may ask for one
+	// WellKnown keys get their values from instance types and offerings, so that a pod may request one
 	// that no NodePool mentions.
 	WellKnown map[string]bool
 	// RestrictedDomains, with all their subdomains, belong to the system. Their keys are forbidden to
@@ -29,7 +29,7 @@ type Vocabulary struct {
 	ReservationID string
 }
 
-// CoreVocabulary is what holds on every cloud.
+// CoreVocabulary returns what holds on every cloud.
 func CoreVocabulary() Vocabulary {
 	return Vocabulary{
 		WellKnown: map[string]bool{

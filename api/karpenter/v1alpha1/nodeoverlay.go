@@ -42,7 +42,7 @@ type NodeOverlayList struct {
 	Items           []NodeOverlay `json:"items"`
 }
 
-// NodeOverlaySpec is what to correct, and where.
+// NodeOverlaySpec describes what to correct, and where.
 // +kubebuilder:validation:XValidation:message="price and priceAdjustment exclude one another",rule="!has(self.price) || !has(self.priceAdjustment)"
 type NodeOverlaySpec struct {
 	// Requirements select pairs of instance type and offering.

@@ -50,12 +50,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Config is what an Adapter is made of. AWS, Identity, Log and Now are required.
+// Config describes what an Adapter is made of. AWS, Identity, Log and Now are required.
 type Config struct {
 	// AWS is the SDK's configuration: region, credentials, endpoint.
 	AWS      aws.Config
 	Identity identity.Identity
-	// Cluster is what is configured of the cluster; Preflight fills in the rest from EKS.
+	// Cluster holds what is configured of the cluster; Preflight fills in the rest from EKS.
 	Cluster bootstrap.Cluster
 	// KubernetesVersion is the minor version of the API server, such as 1.33.
 	KubernetesVersion string
@@ -70,7 +70,7 @@ type Config struct {
 	// MemoryOverhead is the fraction of memory that the hypervisor keeps for itself, for example 0.075.
 	MemoryOverhead float64
 	ReservedENIs   int
-	// AMIRefresh, SubnetRefresh and SecurityGroupRefresh are how long images, subnets and security groups are cached; a minute at
+	// AMIRefresh, SubnetRefresh and SecurityGroupRefresh state how long images, subnets and security groups are cached; a minute at
 	// least.
 	AMIRefresh, SubnetRefresh, SecurityGroupRefresh time.Duration
 	// StrictMinValues is true for the minValues policy Strict.
@@ -79,7 +79,7 @@ type Config struct {
 	ReservedCapacity bool
 	// KubeletExpressions is the feature gate NodeClassCEL, NVIDIADevices is DRANVIDIAGPU.
 	KubeletExpressions, NVIDIADevices bool
-	// DRADrivers are the DRA drivers whose devices instance types come with.
+	// DRADrivers are the DRA drivers with devices that instance types come with.
 	DRADrivers []string
 	// UserPrices are the user's, in $/h by type, for types without a price of AWS, and a version that changes with them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
@@ -100,12 +100,12 @@ type Config struct {
 	APIServer joincheck.APIServer
 	// Records keep what EKS returns of the cluster for the next process; nil keeps nothing.
 	Records ekscluster.Records
-	// Waiting is why instance types are not read yet, where somebody else calls Offerings.RefreshTypes until it succeeds. Nil has them
+	// Waiting returns why instance types are not read yet, where somebody else calls Offerings.RefreshTypes until it succeeds. Nil has them
 	// read when they are first needed.
 	Waiting func() error
 	// Leading is closed when this process becomes the leader; nil where it leads from the start.
 	Leading <-chan struct{}
-	// Window is how long requests are gathered for one call; zero means what EC2's limits require.
+	// Window states how long requests are gathered for one call; zero means what EC2's limits require.
 	Window batch.Window
 	// Meter counts for metrics. Nil counts nothing.
 	Meter cloudprovider.Meter

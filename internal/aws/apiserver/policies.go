@@ -20,7 +20,7 @@ import (
 type Policy struct {
 	// Configuration is the kind and name of the object.
 	Configuration string
-	// Refuses is why it certainly rejects the writes; empty if that depends on its expressions.
+	// Refuses states why it certainly rejects the writes; empty if that depends on its expressions.
 	Refuses string
 	// Selective policies decide about some objects of the resource only.
 	Selective bool
@@ -121,7 +121,7 @@ func (w Write) among(rules []admissionv1.NamedRuleWithOperations, match *admissi
 	return about, about && named
 }
 
-// refuses is why a policy certainly rejects what it is about; empty if that depends on its expressions.
+// refuses returns why a policy certainly rejects what it is about; empty if that depends on its expressions.
 func (r Reader) refuses(ctx context.Context, p *admissionv1.ValidatingAdmissionPolicy, ref *admissionv1.ParamRef) string {
 	for _, v := range p.Spec.Validations {
 		if strings.TrimSpace(v.Expression) == "false" {

@@ -30,7 +30,7 @@ type Write struct {
 	Namespace  string
 }
 
-// nodeWrites are how a node registers.
+// nodeWrites states how a node registers.
 var nodeWrites = Write{Resource: "nodes", Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}}
 
 // Webhook is a webhook that must approve writes.

@@ -14,7 +14,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// Kind is what an error means for the next step.
+// Kind describes what an error means for the next step.
 type Kind int
 
 // The kinds of errors that callers distinguish.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Window is how long requests are collected.
+// Window states how long requests are collected.
 type Window struct {
 	// Idle closes the window when no request has arrived for that long; Max closes it at that time after the first
 	// request in any case.
@@ -35,14 +35,14 @@ type Config[Key comparable, In, Out any] struct {
 	// deadline of Timeout, and does not end when a caller's context does.
 	Call    func(ctx context.Context, key Key, items []In) []Result[Out]
 	Timeout time.Duration
-	// AtOnce is how many calls are in flight at most; zero means 100, well above what EC2's rate limits let through. A window that is over
+	// AtOnce counts how many calls are in flight at most; zero means 100, well above what EC2's rate limits let through. A window that is over
 	// stays open until its call can be made, so that the slower calls are, the more requests they serve.
 	AtOnce int
 	// Batched records each call: its number of requests, and how long the first of them waited. It may be nil.
 	Batched func(name string, size int, gathered time.Duration)
 }
 
-// defaultAtOnce is how many calls are in flight at most, by default.
+// defaultAtOnce sets how many calls are in flight at most, by default.
 const defaultAtOnce = 100
 
 // Batcher batches requests by key. It is safe for concurrent use.
@@ -112,7 +112,7 @@ func (b *Batcher[Key, In, Out]) add(ctx context.Context, key Key, in In) <-chan 
 	return answer
 }
 
-// serve ends the window of a bucket, once, and makes its call.
+// serve stops the window of a bucket, once, and makes its call.
 func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In, Out]) {
 	if !b.end(k) {
 		return

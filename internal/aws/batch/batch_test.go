@@ -97,7 +97,7 @@ func TestNeverIdleAndNeverFull(t *testing.T) {
 	})
 }
 
-// While all calls are busy, requests whose window is over wait together with those that come after them.
+// While all calls are busy, requests with a window that is over wait together with those that come after them.
 func TestRequestsThatWaitForACallShareIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &counter{}

@@ -18,7 +18,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Cluster is what a node needs to join the cluster.
+// Cluster describes what a node needs to join the cluster.
 type Cluster struct {
 	Name     string
 	Endpoint string

@@ -15,7 +15,7 @@ import (
 // are valid. "*" stands for every key.
 type knownKeys map[string]knownKeys
 
-// bottlerocketKeys are those of settings.kubernetes. With an unknown key, Bottlerocket would reject the whole user
+// bottlerocketKeys are the keys of settings.kubernetes. With an unknown key, Bottlerocket would reject the whole user
 // data.
 var bottlerocketKeys = knownKeys{
 	"api-server": nil, "cloud-provider": nil, "cluster-certificate": nil, "cluster-name": nil, "cluster-dns-ip": nil,

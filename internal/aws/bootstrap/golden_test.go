@@ -85,7 +85,7 @@ func of(byFamily map[string]string, family string) string {
 	return byFamily[""]
 }
 
-// configurations are what the golden files of each family show.
+// configurations returns what the golden files of each family show.
 func configurations(t *testing.T, family string) map[string]Input {
 	t.Helper()
 	class := awsv1.EC2NodeClass{Spec: awsv1.EC2NodeClassSpec{Kubelet: &runtime.RawExtension{Raw: []byte(of(kubelets, family))}}}

@@ -26,7 +26,7 @@ const (
 // multipartMessage is a multipart/mixed MIME message, as cloud-init and nodeadm read it.
 type multipartMessage struct{ parts []part }
 
-// part is a part of a message, its body with Unix line ends.
+// part is a part of a message, its body with Unix line breaks.
 type part struct {
 	header textproto.MIMEHeader
 	body   string
@@ -39,7 +39,7 @@ func (m *multipartMessage) add(contentType, body string) {
 // unix removes carriage returns from text.
 func unix(text string) string { return strings.ReplaceAll(text, "\r", "") }
 
-// finish returns the message with Unix line ends.
+// finish returns the message with Unix line breaks.
 func (m *multipartMessage) finish() (string, error) {
 	var text bytes.Buffer
 	writer := multipart.NewWriter(&text)

@@ -15,7 +15,7 @@ var hostile = []string{
 	"ü", "\x7f", "\"\nExecStartPre=/bin/touch /tmp/pwn\n", "]]\n[settings.host-containers.admin]\nenabled = true",
 }
 
-// FuzzShellQuote has the machine's own shell read what was quoted.
+// FuzzShellQuote has the computer's own shell read what was quoted.
 func FuzzShellQuote(f *testing.F) {
 	shell, err := exec.LookPath("sh")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// maxRendered is how many results a Renderer keeps: more than the templates of most node classes, and a few hundred KB at most.
+// maxRendered limits how many results a Renderer keeps: more than the templates of most node classes, and a few hundred KB at most.
 const maxRendered = 32
 
 // Renderer renders as Render does, and keeps its last results: a burst of launches differs in few inputs, and the YAML of each takes

@@ -7,7 +7,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// A Renderer gives what Render gives, however often and in whatever order it is asked, and more often than it keeps results.
+// A Renderer gives what Render gives, however often and in whatever order it is queried, and more often than it keeps results.
 func TestRendererRendersAsRenderDoes(t *testing.T) {
 	var r Renderer
 	families := []string{awsv1.AMIFamilyAL2023, awsv1.AMIFamilyBottlerocket, awsv1.AMIFamilyAL2}

@@ -15,7 +15,7 @@ type NotEncodableError struct {
 	// Field describes where the value is, for example: label "team".
 	Field string
 	Value string
-	// Why is what is wrong with the value, Fix what the user has to change.
+	// Why holds what is wrong with the value, Fix what the user has to change.
 	Why, Fix string
 }
 

@@ -16,7 +16,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// TTL is how long an observation counts after it was last made: as long as in Karpenter, and longer than most nodes live.
+// TTL sets how long an observation counts after it was last made: as long as in Karpenter, and longer than most nodes live.
 const TTL = 60 * 24 * time.Hour
 
 // Memory has the observations. It is safe for concurrent use.
@@ -28,7 +28,7 @@ type Memory struct {
 	version uint64
 }
 
-// key is what nodes with the same memory have in common.
+// key describes what nodes with the same memory have in common.
 type key struct{ instanceType, images string }
 
 type observation struct {

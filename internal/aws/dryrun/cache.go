@@ -10,10 +10,10 @@ const (
 	// launch reports it too. The time varies, so that classes that became valid together, as after a restart, do not stay
 	// together: each dry run is two or more calls of EC2's launch APIs.
 	minAllowedTTL, maxAllowedTTL = 25 * time.Minute, 35 * time.Minute
-	// firstRejectionTTL is how long the first rejection is used. It doubles with each further rejection, up to
+	// firstRejectionTTL sets how long the first rejection is used. It doubles with each further rejection, up to
 	// maxRejectionTTL.
 	firstRejectionTTL, maxRejectionTTL = 30 * time.Second, 5 * time.Minute
-	// profileNotFoundTTL is how long a missing instance profile is assumed to be missing. It is short, because IAM
+	// profileNotFoundTTL sets how long a missing instance profile is assumed to be missing. It is short, because IAM
 	// shows a new profile within seconds.
 	profileNotFoundTTL = 10 * time.Second
 )

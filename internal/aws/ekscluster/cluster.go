@@ -31,12 +31,12 @@ const ErrCodeNotFound = "ResourceNotFoundException"
 // would otherwise delay the start by the SDK's own timeouts. 15 s is several times what EKS takes to answer.
 const optionalTimeout = 15 * time.Second
 
-// Config is what a Cluster is made of. All but ServerVersion and Known is needed.
+// Config describes what a Cluster is made of. All but ServerVersion and Known is needed.
 type Config struct {
 	EKS *eks.Client
 	// Name and Region identify the cluster.
 	Name, Region string
-	// Known is what is configured; Discover fills in the rest from EKS.
+	// Known holds what is configured; Discover fills in the rest from EKS.
 	Known bootstrap.Cluster
 	// KubernetesVersion is the minor version of the API server, such as 1.33.
 	KubernetesVersion string
@@ -67,11 +67,11 @@ type Cluster struct {
 	local APIServer
 	// withoutEKS is true while EKS does not answer, and its answer is optional.
 	withoutEKS bool
-	// unproven is why the name may be that of another cluster; empty once EKS has returned this API server's.
+	// unproven states why the name may be that of another cluster; empty once EKS has returned this API server's.
 	unproven string
 	// verified is true once the API server in use was compared with the cluster's, described once that was with EKS's own answer.
 	verified, described bool
-	// cause is why EKS has not described the cluster.
+	// cause states why EKS has not described the cluster.
 	cause error
 	// unsaved is true while the last attempt to keep the record has failed.
 	unsaved bool
@@ -82,7 +82,7 @@ func New(cfg Config) *Cluster {
 	return &Cluster{cfg: cfg, known: cfg.Known, version: cfg.KubernetesVersion}
 }
 
-// Unproven is why the name may be that of another cluster than the API server's: nothing may be concluded then from what the account
+// Unproven returns why the name may be that of another cluster than the API server's: nothing may be concluded then from what the account
 // and region have under this name. It is empty once EKS has returned this API server for the name.
 func (c *Cluster) Unproven() string {
 	c.mu.RLock()
@@ -90,7 +90,7 @@ func (c *Cluster) Unproven() string {
 	return c.unproven
 }
 
-// Bootstrap is what nodes need to know of the cluster to join it, as far as it is known.
+// Bootstrap returns what nodes need to know of the cluster to join it, as far as it is known.
 func (c *Cluster) Bootstrap() bootstrap.Cluster {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -108,7 +108,7 @@ func (c *Cluster) Verified() bool {
 	return c.verified
 }
 
-// Undescribed is why EKS itself has not described the cluster yet; nil if it has.
+// Undescribed returns why EKS itself has not described the cluster yet; nil if it has.
 func (c *Cluster) Undescribed() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

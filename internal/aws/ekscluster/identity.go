@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// APIServer is how an API server is reached and trusted.
+// APIServer describes how an API server is reached and trusted.
 type APIServer struct {
 	// Endpoint is a URL.
 	Endpoint string
@@ -46,7 +46,7 @@ func (*IdentityMismatchError) Is(target error) bool {
 
 // CheckIdentity compares the API server in use with that of the named cluster. They are the same if their certificate
 // authorities share a certificate or their endpoints are equal: inside a cluster, the API server has another address.
-// Where the two cannot be compared there is no error, and doubt says why.
+// Where the two cannot be compared there is no error, and doubt states why.
 func CheckIdentity(clusterName string, local, named APIServer) (doubt string, err error) {
 	if sameEndpoint(local.Endpoint, named.Endpoint) {
 		return "", nil

@@ -13,8 +13,8 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Record is what EKS has returned of a cluster, for a process that starts while EKS does not answer. It is believed only by the cluster
-// that it is about: one that was copied or restored elsewhere has another UID or another CA.
+// Record describes what EKS has returned of a cluster, for a process that starts while EKS does not answer. It is believed only by the
+// cluster that it is about: one that was copied or restored elsewhere has another UID or another CA.
 type Record struct {
 	// ClusterName, Region and ClusterUID are the identity of the cluster that EKS was called for.
 	ClusterName string `json:"clusterName"`
@@ -49,7 +49,7 @@ func (r Record) describes(id Record, local APIServer) bool {
 // RecordName is the name of the ConfigMap that ConfigMapRecords keeps.
 const RecordName = "dovetail-eks-cluster"
 
-// recordKey is where the ConfigMap has the record.
+// recordKey states where the ConfigMap has the record.
 const recordKey = "cluster.json"
 
 // ConfigMapRecords keeps the record in a ConfigMap. All replicas write the same, so that the last one may win.

@@ -25,7 +25,7 @@ import (
 type Variables struct {
 	InstanceType     string // instance_type
 	VCPUs, MemoryMiB int64  // vcpus, memory_mib
-	// ENIs is how many interfaces the default network card supports, IPsPerENI how many IPv4 addresses each of them
+	// ENIs counts how many interfaces the default network card supports, IPsPerENI how many IPv4 addresses each of them
 	// has.
 	ENIs, IPsPerENI int64 // default_enis, ips_per_eni
 }

@@ -14,7 +14,7 @@ import (
 
 var m5 = expression.Variables{InstanceType: "m5.xlarge", VCPUs: 4, MemoryMiB: 16384, ENIs: 4, IPsPerENI: 15}
 
-// podsOf takes 58 pods unless the settings say otherwise.
+// podsOf takes 58 pods unless the settings state otherwise.
 func podsOf(k awsv1.KubeletConfiguration) int64 {
 	if k.MaxPods != nil {
 		return int64(k.MaxPods.IntValue())

@@ -57,7 +57,7 @@ func (i Identity) Validate() error {
 // ClusterTag is the key of the tag that marks, with the value awsv1.TagOwned, what belongs to the cluster's name.
 func (i Identity) ClusterTag() string { return awsv1.TagClusterPrefix + i.ClusterName }
 
-// Tags are those of everything that is created for a node class. They win over the user's tags.
+// Tags returns those of everything that is created for a node class. They win over the user's tags.
 func (i Identity) Tags(nodeClass string, user map[string]string) map[string]string {
 	tags := make(map[string]string, len(user)+5)
 	maps.Copy(tags, user)

@@ -27,7 +27,7 @@ const (
 	callTimeout = 4 * time.Minute
 	// maxFilterValues is EC2's limit for the values of one filter.
 	maxFilterValues = 200
-	// maxConcurrentSingleCalls is how many single calls are in flight for instances that a batched call did not answer.
+	// maxConcurrentSingleCalls limits how many single calls are in flight for instances that a batched call did not answer.
 	maxConcurrentSingleCalls = 10
 )
 

@@ -33,7 +33,7 @@ import (
 // VisibleWithin is the time after which every existing instance is visible to reads.
 const VisibleWithin = 2 * time.Minute
 
-// endingTTL is how long the reservation of an instance is remembered that is being terminated: longer than EC2 takes to shut down
+// endingTTL sets how long the reservation of an instance is remembered that is being terminated: longer than EC2 takes to shut down
 // an instance, which is some minutes for bare metal.
 const endingTTL = 15 * time.Minute
 
@@ -58,12 +58,12 @@ type Config struct {
 	// Match finds the NodeClaim with a provider ID that a Node of this API server has, too. It decides which instances
 	// without identity can be adopted. Nil finds none.
 	Match func(providerID string) identity.Match
-	// Window is how long requests wait for a batched call; zero uses a window that fits EC2's limits.
+	// Window states how long requests wait for a batched call; zero uses a window that fits EC2's limits.
 	Window batch.Window
 	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
-	// ReservationFreed is told the capacity reservation of an instance that was seen to shut down and has terminated. Nil means that
-	// nobody is told.
+	// ReservationFreed is given the capacity reservation of an instance that was seen to shut down and has terminated. Nil means that
+	// nobody is informed.
 	ReservationFreed func(id string)
 	// Leading is closed when this process becomes the leader: until then another process may launch. Nil means that it
 	// leads from the start.
@@ -81,7 +81,7 @@ type Instances struct {
 	leading  <-chan struct{}
 
 	mu sync.Mutex
-	// leadingSince is when this process was first seen to lead; zero before.
+	// leadingSince is the time when this process was first seen to lead; zero before.
 	leadingSince time.Time
 
 	// describes and terminations batch requests for single instances; slowDescribes batches those that nobody waits
@@ -206,7 +206,7 @@ func (s *Instances) noteEnding(i cloudprovider.Instance) {
 	}
 }
 
-// noteEnded reports the reservation of an instance that has ended, once.
+// noteEnded reports the reservation of an instance that has terminated, once.
 func (s *Instances) noteEnded(id string) {
 	if reserved, ok := s.ending.Get(id); ok && s.reservationFreed != nil {
 		s.ending.Delete(id)

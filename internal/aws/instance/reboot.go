@@ -26,7 +26,7 @@ type Rebooter struct {
 
 // Reboot reboots one of our instances. The error is cloudprovider.ErrNotFound when the instance is terminated or
 // terminating, wraps cloudprovider.ErrRebootRefused when EC2 or the instance's owner do not allow it, and
-// cloudprovider.ErrOutcomeUnknown when the call may have had its effect. EC2 has no token for the call: callers tell by
+// cloudprovider.ErrOutcomeUnknown when the call may have had its effect. EC2 has no token for the call: callers report by
 // the node's boot ID whether an earlier one took effect.
 func (r *Rebooter) Reboot(ctx context.Context, providerID string) error {
 	return r.call(ctx, providerID, false /* dryRun */)

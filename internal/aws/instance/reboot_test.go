@@ -45,7 +45,7 @@ func (r *rebootingEC2) RebootInstances(
 	return &ec2.RebootInstancesOutput{}, r.err
 }
 
-// Only an instance that is proven to be ours is rebooted, and an error says whether a repetition may help.
+// Only an instance that is proven to be ours is rebooted, and an error states whether a repetition may help.
 func TestReboot(t *testing.T) {
 	coded := func(code string) error { return &smithy.GenericAPIError{Code: code, Message: "no"} }
 	for _, tc := range []struct {

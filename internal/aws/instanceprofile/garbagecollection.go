@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// MinAge is how long a profile is kept after its creation and after its last use: a new reference may not be visible
+// MinAge sets how long a profile is kept after its creation and after its last use: a new reference may not be visible
 // yet, and an instance with the profile may be in flight.
 const MinAge = time.Hour
 

@@ -63,7 +63,7 @@ type API interface {
 	) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
-// NodeClass is what a profile is created for.
+// NodeClass describes what a profile is created for.
 type NodeClass struct {
 	Name string
 	UID  string
@@ -75,9 +75,9 @@ type NodeClass struct {
 }
 
 const (
-	// ensuredTTL is how long a profile is assumed to be unchanged.
+	// ensuredTTL sets how long a profile is assumed to be unchanged.
 	ensuredTTL = 15 * time.Minute
-	// missingRoleTTL is how long a role that does not exist is not read again.
+	// missingRoleTTL sets how long a role that does not exist is not read again.
 	missingRoleTTL = time.Minute
 )
 
@@ -95,7 +95,7 @@ type Profiles struct {
 	now          func() time.Time
 
 	mu sync.Mutex
-	// unusedSince is when a profile was first seen without use, by name.
+	// unusedSince is the time when a profile was first seen without use, by name.
 	unusedSince map[string]time.Time
 }
 

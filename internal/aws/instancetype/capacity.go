@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// armReservedMiB is what the firmware of Arm instances keeps in addition to the hypervisor's share.
+// armReservedMiB states what the firmware of Arm instances keeps in addition to the hypervisor's share.
 const armReservedMiB = 64
 
 // defaultDiskGiB is assumed if neither the node class nor the family has a size for the disk.

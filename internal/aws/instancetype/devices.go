@@ -15,13 +15,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 )
 
-// poolPrefixes are what the names of the pools of a driver begin with; the name of the type follows.
+// poolPrefixes holds what the names of the pools of a driver begin with; the name of the type follows.
 var poolPrefixes = map[string]string{awsv1.DRADriverNVIDIA: "gpus-", awsv1.DRADriverEFA: "network-"}
 
 const (
 	// capacityMemory is the capacity that the driver of NVIDIA publishes for each GPU.
 	capacityMemory resourcev1.QualifiedName = "memory"
-	// capacityShares is what bounds the number of claims that share a GPU.
+	// capacityShares states what bounds the number of claims that share a GPU.
 	capacityShares resourcev1.QualifiedName = "shares"
 )
 
@@ -151,8 +151,8 @@ func shared(gpus []resourcev1.Device, mode string) []resourcev1.Device {
 	return out
 }
 
-// memoryPolicy is how much memory of a shared GPU a claim gets: all of it unless it asks for less with the mode memory,
-// else none unless it asks for some.
+// memoryPolicy returns how much memory of a shared GPU a claim gets: all of it unless it requests less with the mode memory,
+// else none unless it requests some.
 func memoryPolicy(all resource.Quantity, mode string) *resourcev1.CapacityRequestPolicy {
 	step := resource.MustParse("1Mi")
 	if mode == awsv1.GPUSharingMemory {

@@ -148,7 +148,7 @@ func withSharing(mode string) *awsv1.EC2NodeClass {
 	return c
 }
 
-// Devices of the catalog are those of types that EC2 describes, as many as EC2 says.
+// Devices of the catalog are those of types that EC2 describes, as many as EC2 states.
 func TestDevicesAgreeWithEC2(t *testing.T) {
 	devices, err := offline.LoadDevices()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
-// podsWithoutENI is how many pods a kubelet accepts if network interfaces do not limit them: the kubelet's default.
+// podsWithoutENI sets how many pods a kubelet accepts if network interfaces do not limit them: the kubelet's default.
 const podsWithoutENI = 110
 
 // Family is the traits of an AMI family's bootstrap that decide what is allocatable.

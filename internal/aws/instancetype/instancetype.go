@@ -32,7 +32,7 @@ type Settings struct {
 	MemoryOverhead float64
 	// Expressions enables expressions in the kubelet settings of node classes; else an expression counts as not set.
 	Expressions bool
-	// DRADrivers are the DRA drivers whose devices types come with, as far as the catalog has them.
+	// DRADrivers are the DRA drivers with devices that types come with, as far as the catalog has them.
 	DRADrivers []string
 }
 
@@ -46,7 +46,7 @@ type Class struct {
 	ConnectionTracking   bool
 	NestedVirtualization bool
 	Enclaves             bool
-	// GPUSharing is how claims share NVIDIA GPUs.
+	// GPUSharing states how claims share NVIDIA GPUs.
 	GPUSharing string
 	Subnets    []awsv1.Subnet
 	// Reservations are the capacity reservations that nodes may use.
@@ -108,7 +108,7 @@ type Market struct {
 	ZoneShifted func(zone string) bool
 	// Remaining returns how many more instances a capacity reservation accepts; nil means none.
 	Remaining func(reservation string) int
-	// ReservationHealthy reports whether a reservation would accept an instance if one of its instances ended; nil means that each
+	// ReservationHealthy reports whether a reservation would accept an instance if one of its instances terminated; nil means that each
 	// would.
 	ReservationHealthy func(reservation string) bool
 	// DiscoveredMemory returns the memory that a node of the type reported with the class's images; nil means none did.

@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// absent is how the tables below write a label that nodes must not have.
+// absent sets how the tables below write a label that nodes must not have.
 const absent = "(absent)"
 
 // labels writes a set as one string per key.

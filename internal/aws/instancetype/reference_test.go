@@ -23,7 +23,7 @@ import (
 // This file computes, from the documentation and the raw data of a type, the capacity and allocatable resources of a
 // node. It shares no table, formula or data path with the code under test.
 
-// familyTraits is what the documentation says of an AMI family.
+// familyTraits describes what the documentation states of an AMI family.
 type familyTraits struct {
 	eniMemory, perCore, eniPods, windows bool
 	device                               string // of the kubelet's directory

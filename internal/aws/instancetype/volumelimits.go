@@ -8,7 +8,7 @@ import (
 // ebsDriver is the CSI driver that attaches EBS volumes.
 const ebsDriver = "ebs.csi.aws.com"
 
-// interfacesAtStart is how many network interfaces a node has when its CSI driver counts them: its first, and the one
+// interfacesAtStart sets how many network interfaces a node has when its CSI driver counts them: its first, and the one
 // that the VPC CNI keeps ready.
 const interfacesAtStart = 2
 

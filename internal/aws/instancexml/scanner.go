@@ -16,11 +16,11 @@ const window = 64 << 10
 // than the window, and what is not well formed.
 var errUnusual = errors.New("unusual XML")
 
-// scanner reads elements and texts. It accepts the part of XML that EC2 writes. It is correct to refuse a document: whoever reads it then
-// asks the SDK. So it refuses whatever it does not know, and never guesses.
+// scanner reads elements and texts. It accepts the part of XML that EC2 writes. It is correct to refuse a document: anyone who reads it
+// then queries the SDK. So it refuses whatever it does not know, and never guesses.
 type scanner struct {
 	in *bufio.Reader
-	// names are those of the open elements, one after another; starts is where each begins.
+	// names are the names of the open elements, one after another; starts is where each begins.
 	names  []byte
 	starts []int
 	// closed is true after an element that is its own end, such as <reason/>.
@@ -30,7 +30,7 @@ type scanner struct {
 
 func newScanner(in io.Reader) *scanner { return &scanner{in: bufio.NewReaderSize(in, window)} }
 
-// declaration is what precedes the root element, before a line break if there is one.
+// declaration states what precedes the root element, before a line break if there is one.
 const declaration = `<?xml version="1.0" encoding="UTF-8"?>`
 
 // root enters the root element, and returns its name.
@@ -132,7 +132,7 @@ func (s *scanner) open(tag []byte) ([]byte, error) {
 	return s.names[len(s.names)-length:], nil
 }
 
-// end leaves the open element, whose end has this tag.
+// end leaves the open element, which this tag closes.
 func (s *scanner) end(tag []byte) error {
 	if len(s.starts) == 0 || string(bytes.TrimRight(tag, " \t\n")) != string(s.names[s.starts[len(s.starts)-1]:]) {
 		return errUnusual
@@ -146,7 +146,7 @@ func (s *scanner) leave() error {
 	return nil
 }
 
-// nameLength is how many bytes at the start are a name without a prefix.
+// nameLength returns how many bytes at the start are a name without a prefix.
 func nameLength(tag []byte) int {
 	for i, c := range tag {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'

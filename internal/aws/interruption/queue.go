@@ -19,7 +19,7 @@ import (
 const (
 	// Batch is SQS's limit for the messages of one call.
 	Batch = 10
-	// Visibility is how long a received message is hidden. SQS delivers it again unless it is deleted by then.
+	// Visibility sets how long a received message is hidden. SQS delivers it again unless it is deleted by then.
 	Visibility = 20 * time.Second
 	// LongestWait is SQS's limit for the time that a call waits for the first message.
 	LongestWait = 20 * time.Second

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// ImpairedFor is how long a status check must fail before it counts. It filters out a single missed check.
+// ImpairedFor sets how long a status check must fail before it counts. It filters out a single missed check.
 const ImpairedFor = 2 * time.Minute
 
 // impairedFilters find the impaired instances of an account. EC2 combines the values of one filter by "or" and several

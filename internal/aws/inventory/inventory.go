@@ -54,7 +54,7 @@ type Config struct {
 	UserPrices func() (prices map[string]float64, version int)
 	// ZoneShifted reports whether a zonal shift moves the cluster away from the zone with the ID; nil means never.
 	ZoneShifted func(zoneID string) bool
-	// Waiting is why the types are not listed yet, where somebody else calls Refresh: nobody waits for a listing then. Nil lists them
+	// Waiting returns why the types are not listed yet, where somebody else calls Refresh: nobody waits for a listing then. Nil lists them
 	// when they are first needed.
 	Waiting func() error
 	Now     func() time.Time

@@ -242,7 +242,7 @@ func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
 	})
 }
 
-// Those who ask while types are being resolved get the same list: each of their own would be 17 MB.
+// Those who query while types are being resolved get the same list: each of their own would be 17 MB.
 func TestCallersAtOnceShareAList(t *testing.T) {
 	w, c := newTestSource(t, "a1.large", "c5.large", "m4.large", "m5.large", "m5d.large", "r5.large"), class()
 	if err := w.Refresh(t.Context()); err != nil {

@@ -48,7 +48,7 @@ type classInputs struct {
 	Images string
 }
 
-// resolveInputs is what types are resolved from, beside what changes during the resolution.
+// resolveInputs describes what types are resolved from, beside what changes during the resolution.
 type resolveInputs struct {
 	// key is that of the result.
 	key        resolvedKey
@@ -89,7 +89,7 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	return s.resolve(of, current)
 }
 
-// inputs are what types are resolved from now.
+// inputs returns what types are resolved from now.
 func (s *Source) inputs(of classInputs, current listing) (resolveInputs, error) {
 	prices, version := s.userPrices()
 	key, err := s.key(of, current, version)
@@ -97,7 +97,7 @@ func (s *Source) inputs(of classInputs, current listing) (resolveInputs, error) 
 }
 
 // resolve resolves what the cache does not have. One caller does it at a time, and those who waited find its result: 800 types take 0.2 s
-// and 17 MB, and while thousands of nodes launch, dozens of reconcilers ask within that time. The key is that of when the wait is over:
+// and 17 MB, and while thousands of nodes launch, dozens of reconcilers query within that time. The key is that of when the wait is over:
 // an older one would have the result dropped that others use.
 func (s *Source) resolve(of classInputs, current listing) ([]*catalog.InstanceType, error) {
 	s.resolving.Lock()
@@ -136,7 +136,7 @@ func (s *Source) isCurrent(known resolved, current listing) bool {
 	return true
 }
 
-// dropOlder drops what was resolved for the same class before prices or the like changed: nobody asks for it again, and 800 types take
+// dropOlder drops what was resolved for the same class before prices or the like changed: nobody requests it again, and 800 types take
 // 25 MB. While many nodes join, the discovered memory changes several times within the TTL.
 func (s *Source) dropOlder(than resolvedKey) {
 	s.resolved.DeleteFunc(func(key resolvedKey) bool { return key.class == than.class && key != than })

@@ -13,7 +13,7 @@ import (
 // Image is an AMI that a class launches.
 type Image struct{ ID, Name string }
 
-// BootConfig is what an instance boots with.
+// BootConfig describes what an instance boots with.
 type BootConfig struct {
 	Cluster  Cluster
 	Family   string
@@ -23,7 +23,7 @@ type BootConfig struct {
 	Class string
 }
 
-// maxVersionSkew is how many minor versions a kubelet may be older than its API server, by the version skew policy of
+// maxVersionSkew limits how many minor versions a kubelet may be older than its API server, by the version skew policy of
 // Kubernetes.
 const maxVersionSkew = 3
 

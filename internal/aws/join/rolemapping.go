@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Mode is where a cluster looks up the identities of IAM principals.
+// Mode states where a cluster looks up the identities of IAM principals.
 type Mode string
 
 // The authentication modes of EKS.
@@ -58,13 +58,13 @@ type Profile struct {
 	Roles []string
 }
 
-// Access is what decides whether the nodes of a class can authenticate. Beside each fact is the reason why it could not
+// Access describes what decides whether the nodes of a class can authenticate. Beside each fact is the reason why it could not
 // be read; empty if it was.
 type Access struct {
 	Cluster Cluster
 	Mode    Mode
 	ModeErr string
-	// Entries are those of the node role, and of roles that could be confused with it.
+	// Entries are the entries of the node role, and of roles that could be confused with it.
 	Entries    []Entry
 	EntriesErr string
 	AWSAuth    AWSAuth

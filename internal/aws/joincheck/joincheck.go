@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// healthyTTL is how long a class without a certain finding is not checked again. A check takes about ten calls.
+	// healthyTTL sets how long a class without a certain finding is not checked again. A check takes about ten calls.
 	healthyTTL = 5 * time.Minute
 	// faultyTTL is the same for a class with a certain finding, short enough to notice a fix soon.
 	faultyTTL = 5 * time.Second
-	// clusterTTL is how long facts about the whole cluster are used. It is just below faultyTTL, so that classes share
+	// clusterTTL sets how long facts about the whole cluster are used. It is just below faultyTTL, so that classes share
 	// them and each new check reads them again.
 	clusterTTL = 4 * time.Second
 	// checkTimeout bounds the calls of one check, because launches wait for it.
 	checkTimeout = 15 * time.Second
-	// identityTTL is how long the controller's own role is used. It does not change while the process runs.
+	// identityTTL sets how long the controller's own role is used. It does not change while the process runs.
 	identityTTL = time.Hour
 )
 

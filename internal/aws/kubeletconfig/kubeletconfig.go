@@ -70,7 +70,7 @@ func fields(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// value checks a value against the type of its field. Null sets nothing. The path of an element ends in [] or {}.
+// value checks a value against the type of its field. Null sets nothing. The path of an element finishes in [] or {}.
 func (c *checker) value(path string, t reflect.Type, value any) {
 	if value == nil {
 		return

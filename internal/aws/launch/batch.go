@@ -31,7 +31,7 @@ type batchMember struct {
 	fleet    fleet
 	plan     plan
 	annotate Annotate
-	// slot is that of a NodeClaim whose batch launch is resumed.
+	// slot is that of a NodeClaim with a batch launch that is resumed.
 	slot cloudprovider.BatchSlot
 }
 

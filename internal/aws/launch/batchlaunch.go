@@ -21,7 +21,7 @@ type batchLaunch struct {
 	call *fleetCall
 	// resumed is true if another process may have made a call with the same client token.
 	resumed bool
-	// requests are those of the members, by slot: requests[n] gets instances[n].
+	// requests are the requests of the members, by slot: requests[n] gets instances[n].
 	requests []Request
 
 	mu sync.Mutex // held during calls

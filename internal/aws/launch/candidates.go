@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// MaxInstanceTypes is how many instance types one fleet requests, as in Karpenter. More types add little spot capacity,
+// MaxInstanceTypes limits how many instance types one fleet requests, as in Karpenter. More types add little spot capacity,
 // and the request grows with each type and zone.
 const MaxInstanceTypes = 60
 
@@ -33,7 +33,7 @@ type candidate struct {
 // cheapest returns the lowest price of the offerings. There is at least one.
 func (c candidate) cheapest() float64 {
 	price := c.offerings[0].Price
-	for i := range c.offerings { // offerings are large, and sorting asks often
+	for i := range c.offerings { // offerings are large, and sorting reads them often
 		price = min(price, c.offerings[i].Price)
 	}
 	return price

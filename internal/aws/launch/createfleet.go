@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// fleetResult is what is known after a CreateFleet call.
+// fleetResult describes what is known after a CreateFleet call.
 type fleetResult struct {
 	// known is false if the call may have taken effect without a response.
 	known bool

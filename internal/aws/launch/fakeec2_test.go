@@ -31,7 +31,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// callOutcome is what happens to one CreateFleet call.
+// callOutcome describes what happens to one CreateFleet call.
 type callOutcome int
 
 const (
@@ -245,7 +245,7 @@ func (p *process) launch(ctx context.Context) (cloudprovider.Instance, error) {
 	})
 }
 
-// offering is an offering in zone us-east-1a unless zone says otherwise.
+// offering is an offering in zone us-east-1a unless zone states otherwise.
 func offering(capacityType string, price float64, zone string) catalog.Offering {
 	return catalog.Offering{
 		Zone: zone, CapacityType: capacityType, Price: price, Available: true,
@@ -256,7 +256,7 @@ func offering(capacityType string, price float64, zone string) catalog.Offering 
 	}
 }
 
-// instanceType is an instance type with 4 CPUs unless more says otherwise.
+// instanceType is an instance type with 4 CPUs unless more states otherwise.
 func instanceType(name string, more corev1.ResourceList, offerings ...catalog.Offering) *catalog.InstanceType {
 	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("58")}
 	for k, v := range more {

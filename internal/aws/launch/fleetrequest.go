@@ -29,7 +29,7 @@ type fleet struct {
 	overlaid bool
 	configs  []ec2types.FleetLaunchTemplateConfigRequest
 	token    string
-	// instances is how many to launch; 0 means one.
+	// instances counts how many to launch; 0 means one.
 	instances int
 	// zones has the IDs of the zones of the overrides, by name.
 	zones     map[string]string
@@ -295,7 +295,7 @@ func createError(err error) *cloudprovider.CreateError {
 	return &cloudprovider.CreateError{Reason: reason.Code, Message: message, Err: err}
 }
 
-// maxShownFailures is how many different failures a message lists, so that it fits into a condition and stays readable.
+// maxShownFailures limits how many different failures a message lists, so that it fits into a condition and stays readable.
 const maxShownFailures = 4
 
 // describe lists each kind of failure once, with the number of its offerings and the first of them.

@@ -49,7 +49,7 @@ type Config struct {
 	StrictMinValues bool
 	// Reservations records the use of capacity reservations; nil while the feature is off.
 	Reservations Reservations
-	// Window is how long NodeClaims wait for a batch launch; zero uses a window that fits EC2's limits.
+	// Window states how long NodeClaims wait for a batch launch; zero uses a window that fits EC2's limits.
 	Window batch.Window
 	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
@@ -121,8 +121,9 @@ func New(cfg Config) *Launcher {
 	return l
 }
 
-// maxLaunches is how many batch launches are in progress at once. EC2 lets five calls of CreateFleet through in a second, so that this many
-// are four seconds of calls: NodeClaims that come after them wait together and share a call, where each would wait for a call of its own.
+// maxLaunches limits how many batch launches are in progress at once. EC2 lets five calls of CreateFleet through in a second, so that this
+// many are four seconds of calls: NodeClaims that come after them wait together and share a call, where each would wait for a call of its
+// own.
 const maxLaunches = 20
 
 // callTimeout bounds the work for one batch: annotations, call, retries. Five minutes leave room for throttled retries,
@@ -153,7 +154,7 @@ func (l *Launcher) InProgress(claimUID string) bool {
 	return l.inProgress[claimUID] > 0 || l.ledger.outcomeUnknown(claimUID)
 }
 
-// Request is what to launch.
+// Request describes what to launch.
 type Request struct {
 	Claim *karpv1.NodeClaim
 	Class *awsv1.EC2NodeClass

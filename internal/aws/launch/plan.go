@@ -22,13 +22,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// plan is what a launch is going to request.
+// plan describes what a launch is going to request.
 type plan struct {
 	requirements requirement.Set
 	capacityType string
 	tenancy      string
 	candidates   []candidate
-	// placement is where in the class's placement group to launch.
+	// placement states where in the class's placement group to launch.
 	placement cloudprovider.Placement
 	// choice has the subnet of each zone in which a candidate has an offering.
 	choice *network.Choice
@@ -89,7 +89,7 @@ type templateGroup struct {
 	reservation cloudprovider.Reservation
 }
 
-// maxConcurrentTemplates is how many launch templates one launch ensures at a time. Few launches need more, and each
+// maxConcurrentTemplates limits how many launch templates one launch ensures at a time. Few launches need more, and each
 // template takes two calls of a throttled API.
 const maxConcurrentTemplates = 4
 

@@ -19,7 +19,7 @@ import (
 type claims struct {
 	mu          sync.Mutex
 	annotations map[types.UID]string
-	// conflict are those that change before they are annotated.
+	// conflict holds those that change before they are annotated.
 	conflict map[types.UID]bool
 }
 

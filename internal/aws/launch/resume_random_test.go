@@ -22,10 +22,10 @@ type batchWorld struct {
 	t      *rapid.T
 	ec2    *fakeEC2
 	claims []*karpv1.NodeClaim
-	// has is the instance that each NodeClaim was once told to have.
+	// has is the instance that each NodeClaim was once instructed to have.
 	has  []string
 	runs *process
-	// price is what the running process pays: processes with other prices make other calls.
+	// price holds what the running process pays: processes with other prices make other calls.
 	price float64
 }
 

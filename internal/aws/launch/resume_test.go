@@ -128,7 +128,7 @@ func TestResumedLaunchWaitsForTheInstancesOfTheOther(t *testing.T) {
 	s.launched(t, got, errs)
 }
 
-// A refusal says nothing about the call of the other process: the NodeClaims wait as long as an instance may be invisible.
+// A refusal states nothing about the call of the other process: the NodeClaims wait as long as an instance may be invisible.
 func TestRefusedResumptionWaits(t *testing.T) {
 	for name, did := range map[string]callOutcome{"nothing was launched": requestLost, "two were launched": responseLost} {
 		t.Run(name, func(t *testing.T) {

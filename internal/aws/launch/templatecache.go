@@ -33,7 +33,7 @@ type TemplateAPI interface {
 	) (*ec2.DeleteLaunchTemplateOutput, error)
 }
 
-// templateTTL is how long a template is assumed to exist after its last use. A template that somebody deletes meanwhile
+// templateTTL sets how long a template is assumed to exist after its last use. A template that somebody deletes meanwhile
 // costs one failed call.
 const templateTTL = 5 * time.Minute
 
@@ -73,7 +73,7 @@ func (t *Templates) create(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 	return err
 }
 
-// verifyTimeout is how long a launch waits for the proof that an existing template is ours. EC2 describes one in 100 ms.
+// verifyTimeout sets how long a launch waits for the proof that an existing template is ours. EC2 describes one in 100 ms.
 const verifyTimeout = 5 * time.Second
 
 // verify checks that an existing template has our identity. While EC2 does not answer, the name is trusted: it has a hash of our

@@ -25,7 +25,7 @@ type count struct {
 }
 
 const (
-	// countMargin is how much longer a count is used than the interval at which subnets are read: classes are resolved every few
+	// countMargin sets how much longer a count is used than the interval at which subnets are read: classes are resolved every few
 	// minutes, so that a read may come that much later.
 	countMargin = 4 * time.Minute
 	minCountTTL = 5 * time.Minute
@@ -63,7 +63,7 @@ type Choice struct {
 	taken     map[string]taken
 }
 
-// taken is how many addresses a launch takes from a count, and the read that the count is based on.
+// taken counts how many addresses a launch takes from a count, and the read that the count is based on.
 type taken struct{ read, addresses int }
 
 // Choose picks, per zone, the first of the subnets with the most free addresses, and subtracts what the launch will use there. need

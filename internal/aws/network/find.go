@@ -29,7 +29,7 @@ type SecurityGroup struct {
 	Name string
 }
 
-// API is what Finder calls.
+// API describes what Finder calls.
 type API interface {
 	ec2.DescribeSubnetsAPIClient
 	ec2.DescribeSecurityGroupsAPIClient
@@ -38,7 +38,7 @@ type API interface {
 // pageSize is the number of results per call; the APIs allow up to 1000, and most accounts need one page.
 const pageSize = 500
 
-// Intervals are how long subnets and security groups are cached.
+// Intervals states how long subnets and security groups are cached.
 type Intervals struct{ Subnets, SecurityGroups time.Duration }
 
 // Finder looks up subnets and security groups. Answers are cached under a key of the caller, made from

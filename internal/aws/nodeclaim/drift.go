@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// endedReservationGrace is how long an instance may still be shown in a reservation that has ended. EC2 needs some time to
+	// endedReservationGrace sets how long an instance may still be shown in a reservation that has finished. EC2 needs some time to
 	// report such instances as on-demand; if it takes longer, they drift, which costs a replacement, not a failure.
 	endedReservationGrace = 2 * time.Minute
-	// missingReservationTTL is how long the time is kept since when a reservation is missing. Claims are compared every few
+	// missingReservationTTL sets how long the time is kept since when a reservation is missing. Claims are compared every few
 	// minutes, and each comparison renews it.
 	missingReservationTTL = time.Hour
 )
@@ -35,12 +35,12 @@ type DriftDetector struct {
 	// reservations is false while the feature gate ReservedCapacity is off.
 	reservations bool
 	cache        *instanceCache
-	// missingSince is when a reservation with an instance in it was first missing, by its ID.
+	// missingSince is the time when a reservation with an instance in it was first missing, by its ID.
 	missingSince *ttlcache.Cache[string, time.Time]
 	now          func() time.Time
 }
 
-// DriftConfig is what a DriftDetector is made of. All of it is needed.
+// DriftConfig describes what a DriftDetector is made of. All of it is needed.
 type DriftConfig struct {
 	Offerings *offerings.Source
 	Groups    *placement.Finder
@@ -103,7 +103,7 @@ func (d *DriftDetector) compare(ctx context.Context, class *awsv1.EC2NodeClass, 
 		facts.Instance.Reservation = cloudprovider.Reservation{} // the status of the class does not list reservations then
 		return drift.Dynamic(facts)
 	}
-	// The reservation may have ended since the instance was read, and the instance be on-demand now.
+	// The reservation may have finished since the instance was read, and the instance be on-demand now.
 	if facts.Instance, err = d.instances.Get(ctx, claim.Status.ProviderID); err != nil {
 		return "", err
 	}
@@ -113,8 +113,8 @@ func (d *DriftDetector) compare(ctx context.Context, class *awsv1.EC2NodeClass, 
 	return drift.Dynamic(facts)
 }
 
-// justEnded reports whether the reservation of an instance ended within endedReservationGrace. EC2 does not list a reservation
-// from the second in which it ends, and needs longer to report its instances as on-demand: to replace them all would be a waste.
+// justEnded reports whether the reservation of an instance terminated within endedReservationGrace. EC2 does not list a reservation
+// from the second in which it finishes, and needs longer to report its instances as on-demand: to replace them all would be a waste.
 func (d *DriftDetector) justEnded(i cloudprovider.Instance) bool {
 	now := d.now()
 	first, known := d.missingSince.Get(i.Reservation.ID)

@@ -8,11 +8,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// listingTTL is how long one listing of all instances answers for single ones, and how old it may be at the beginning. Claims are compared
-// every few minutes, so that two minutes at most serve all of one round, and are short against the round.
+// listingTTL sets how long one listing of all instances answers for single ones, and how old it may be at the beginning. Claims are
+// compared every few minutes, so that two minutes at most serve all of one round, and are short against the round.
 const listingTTL = time.Minute
 
-// listingBackoff is how long EC2 is not called for a listing again after it has failed. Without it, each of a thousand claims
+// listingBackoff sets how long EC2 is not called for a listing again after it has failed. Without it, each of a thousand claims
 // would repeat the call that EC2 has just throttled.
 const listingBackoff = 5 * time.Second
 
@@ -26,7 +26,7 @@ type instanceCache struct {
 	mu   sync.Mutex
 	at   time.Time
 	byID map[string]cloudprovider.Instance
-	// failed is when the last listing failed, and err why; err is nil if it did not.
+	// failed is the time when the last listing failed, and err why; err is nil if it did not.
 	failed time.Time
 	err    error
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// launched is what is merged into a claim that has its instance: labels, annotations and resources. hash is that of the node
+// launched returns what is merged into a claim that has its instance: labels, annotations and resources. hash is that of the node
 // class.
 func launched(i cloudprovider.Instance, o launch.Request, hash string) cloudprovider.Launched {
 	out := cloudprovider.Launched{

@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// LauncherConfig is what a Launcher is made of. All but Overlay is needed.
+// LauncherConfig describes what a Launcher is made of. All but Overlay is needed.
 type LauncherConfig struct {
 	Launch    *launch.Launcher
 	Offerings *offerings.Source

@@ -24,7 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// profileAfter is when a class is resolved again while EC2 does not know its new instance profile yet. IAM needs seconds to
+// profileAfter is the time when a class is resolved again while EC2 does not know its new instance profile yet. IAM needs seconds to
 // propagate a profile, and nothing can be launched before.
 const profileAfter = 5 * time.Second
 
@@ -95,7 +95,7 @@ func (r *resolution) noVerdict(err error) {
 	}
 }
 
-// pool is what a dry run depends on in a NodePool.
+// pool describes what a dry run depends on in a NodePool.
 type pool struct {
 	name         string
 	requirements requirement.Set

@@ -115,7 +115,7 @@ func (j *JoinChecks) CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeCla
 	return j.checker.CheckNow(ctx, joinClass(class, class.Status))
 }
 
-// JoinScopes are what the instances of a class have in common with those of other classes, such as their role: a fault in one of
+// JoinScopes returns what the instances of a class have in common with those of other classes, such as their role: a fault in one of
 // them is a fault of all these classes.
 func (j *JoinChecks) JoinScopes(class *awsv1.EC2NodeClass) []string { return j.checker.Scopes(class) }
 

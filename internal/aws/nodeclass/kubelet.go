@@ -22,7 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/kubeletconfig"
 )
 
-// Problem is why a node class is not valid. The zero Problem means that it is.
+// Problem states why a node class is not valid. The zero Problem means that it is.
 type Problem struct{ Reason, Message string }
 
 // CheckKubelet validates spec.kubelet; the first broken rule decides. Expressions are evaluated elsewhere, since their result
@@ -169,7 +169,7 @@ func isGrace(text string) bool {
 	return err == nil && d >= 0
 }
 
-// shownTypes is how many instance types a message names: enough to recognize a family, short enough for a condition.
+// shownTypes sets how many instance types a message names: enough to recognize a family, short enough for a condition.
 const shownTypes = 5
 
 // checkExpressions validates the expressions of spec.kubelet. note names the instance types that are left out because an

@@ -45,7 +45,7 @@ const (
 	validatedAfter = 10 * time.Minute
 )
 
-// Config is what a Resolver is made of. All but Reservations and NodePools is needed.
+// Config describes what a Resolver is made of. All but Reservations and NodePools is needed.
 type Config struct {
 	EC2     *ec2.Client
 	Cluster *ekscluster.Cluster

@@ -12,10 +12,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Resources are what is created in AWS for node classes: instance profiles and launch templates.
+// Resources describes what is created in AWS for node classes: instance profiles and launch templates.
 type Resources struct{ cfg ResourcesConfig }
 
-// ResourcesConfig is what Resources are made of. All of it is needed.
+// ResourcesConfig describes what Resources are made of. All of it is needed.
 type ResourcesConfig struct {
 	Profiles  *instanceprofile.Profiles
 	Templates *launch.Templates

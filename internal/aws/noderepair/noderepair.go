@@ -25,7 +25,7 @@ const (
 	acceleratorDrainBound = 5 * time.Minute
 )
 
-// Priorities. A node that runs nothing, or with hardware that is lost, comes before one that a reboot may mend, and that
+// Priorities. A node that runs nothing, or with hardware that is lost, comes before one that a reboot may repair, and that
 // before one with a part that fails. In Karpenter all are 0, so the oldest fault comes first, however small.
 const (
 	fatalPriority     = 100

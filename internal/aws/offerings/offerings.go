@@ -25,7 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Config is what a Source is made of. All but Reservations is needed.
+// Config describes what a Source is made of. All but Reservations is needed.
 type Config struct {
 	Inventory *inventory.Source
 	Prices    *pricing.Prices
@@ -93,7 +93,7 @@ func (s *Source) Price(instanceType, zone, capacityType string) (float64, bool) 
 	}
 }
 
-// PriceState is where the prices of each capacity type come from.
+// PriceState returns where the prices of each capacity type come from.
 func (s *Source) PriceState() []cloudprovider.PriceState { return s.cfg.Prices.State() }
 
 // Named returns the instance type of that name; nil if it is not among types.

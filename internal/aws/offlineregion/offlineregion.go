@@ -79,7 +79,7 @@ func (r *Region) Month() string { return r.data.Month(r.name) }
 // Name returns the name of the region.
 func (r *Region) Name() string { return r.name }
 
-// zoneName returns the name of the zone with an ID that ends in a number, as in most accounts.
+// zoneName returns the name of the zone with an ID that finishes in a number, as in most accounts.
 func zoneName(region, id string) string {
 	_, number, _ := strings.Cut(id, "-az")
 	if len(number) != 1 || number[0] < '1' || number[0] > '9' {

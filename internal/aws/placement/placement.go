@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// cacheTTL is how long an answer is used without a new call: a group that is created or deleted is noticed within it, and a
+	// cacheTTL sets how long an answer is used without a new call: a group that is created or deleted is noticed within it, and a
 	// burst of launches makes one call.
 	cacheTTL = time.Minute
-	// staleTTL is how long the last good answer stands in while EC2 fails. Groups rarely change, and EC2 itself rejects a launch
+	// staleTTL sets how long the last good answer stands in while EC2 fails. Groups rarely change, and EC2 itself rejects a launch
 	// into one that is gone, so that a day is safe.
 	staleTTL = 24 * time.Hour
 )
@@ -47,7 +47,7 @@ type Group struct {
 	Partitions int
 }
 
-// API is what Finder calls of EC2.
+// API describes what Finder calls of EC2.
 type API interface {
 	DescribePlacementGroups(
 		ctx context.Context,

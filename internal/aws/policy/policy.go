@@ -33,7 +33,7 @@ const (
 // Any stands for every region or account.
 const Any = "*"
 
-// Params are what the policy is for.
+// Params describes what the policy is for.
 type Params struct {
 	// Cluster is the name of the EKS cluster; required.
 	Cluster string

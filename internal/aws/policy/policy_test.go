@@ -97,7 +97,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// What ends, changes or tags a resource is bound to the identity: without exception, so that a statement that is added
+// What finishes, changes or tags a resource is bound to the identity: without exception, so that a statement that is added
 // without it fails here.
 func TestIdentityBindsAllThatChangesResources(t *testing.T) {
 	d, err := New(shop)

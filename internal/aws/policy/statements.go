@@ -266,7 +266,7 @@ func (p Params) ec2(account string, kinds ...string) []string {
 	return out
 }
 
-// ownedByName is true of resources that bear the cluster's name and were made for a NodePool.
+// ownedByName is true of resources that have the cluster's name and were made for a NodePool.
 func (p Params) ownedByName() Conditions {
 	return all(equals(resourceTag+awsv1.TagClusterPrefix+p.Cluster, awsv1.TagOwned), equals(resourceTag+awsv1.TagNodePool, "*"))
 }
@@ -283,7 +283,7 @@ func (p Params) tagged() Conditions {
 		equals(requestTag+awsv1.TagNodePool, "*"), p.identity(requestTag))
 }
 
-// profileTags are those of an instance profile: kind is of the resource or of the request.
+// profileTags returns those of an instance profile: kind is of the resource or of the request.
 func (p Params) profileTags(kind string) Conditions {
 	return all(
 		equals(kind+awsv1.TagClusterPrefix+p.Cluster, awsv1.TagOwned), equals(kind+awsv1.TagClusterName, p.Cluster),

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 )
 
-// parallelism is how many dry runs are made at a time. Four finish ten calls within about the time of three, and stay far below
+// parallelism sets how many dry runs are made at a time. Four finish ten calls within about the time of three, and stay far below
 // EC2's rate limits for reads.
 const parallelism = 4
 

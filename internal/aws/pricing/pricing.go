@@ -61,7 +61,7 @@ type Prices struct {
 	read map[string]lastRead
 }
 
-// platformPrices is what AWS has reported for a platform. An empty map was not read yet.
+// platformPrices describes what AWS has reported for a platform. An empty map was not read yet.
 type platformPrices struct {
 	onDemand map[string]float64
 	spot     map[catalog.OfferingKey]spotPrice

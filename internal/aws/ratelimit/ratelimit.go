@@ -57,14 +57,14 @@ const (
 	// minRateShare is the share of the documented rate below which the rate never drops: if EC2 rejects calls at
 	// random, or others use up the limit, a lower rate does not help.
 	minRateShare = 0.1
-	// halveInterval is how long rejections count as one: many calls are in flight when a bucket runs dry.
+	// halveInterval sets how long rejections count as one: many calls are in flight when a bucket runs dry.
 	halveInterval = time.Second
 	// recoverShare is the share of the documented rate that each success adds while the rate is below the documented
 	// one. Forty successes make up for the deepest drop.
 	recoverShare = 1.0 / 40
 	// maxRateFactor bounds the rate to this multiple of the documented one, for accounts with raised limits.
 	maxRateFactor = 20
-	// probeIncrement is what a success after waiting adds above the documented rate, in calls per second: the rate then
+	// probeIncrement states what a success after waiting adds above the documented rate, in calls per second: the rate then
 	// grows by half in half a minute.
 	probeIncrement = 1.0 / 60
 )
@@ -80,7 +80,7 @@ type bucket struct {
 	mu         sync.Mutex
 	tokens     float64
 	refilledAt time.Time
-	// halvedAt is when the rate was last halved.
+	// halvedAt is the time when the rate was last halved.
 	halvedAt time.Time
 }
 
@@ -88,10 +88,10 @@ func newBucket(l limit) *bucket {
 	return &bucket{limit: l, documented: l.rate, turn: make(chan struct{}, 1), tokens: l.burst, refilledAt: time.Now()}
 }
 
-// maxWait is how long a caller waits before it reads the rate again.
+// maxWait limits how long a caller waits before it reads the rate again.
 const maxWait = time.Second
 
-// take takes a token, and reports whether it had to wait for it. It fails when ctx ends first.
+// take takes a token, and reports whether it had to wait for it. It fails when ctx is done first.
 func (b *bucket) take(ctx context.Context) (waited bool, err error) {
 	select {
 	case b.turn <- struct{}{}:

@@ -2,8 +2,8 @@
 //
 // EC2 is read about once a minute. Between two reads the count decreases with each launch of this process, and drops to
 // zero when EC2 reports that a reservation is full. It increases only with a read, and no launch is sent to a full
-// reservation. When an instance in a reservation has ended, EC2 is read again at the next use; if it is late to count the
-// instance as ended, a minute later.
+// reservation. When an instance in a reservation has terminated, EC2 is read again at the next use; if it is late to count the
+// instance as finished, a minute later.
 package reservation
 
 import (
@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// answerTTL is how long an answer about a node class's reservations is used.
+	// answerTTL sets how long an answer about a node class's reservations is used.
 	answerTTL = time.Minute
-	// countTTL is how long a count is kept after its last read.
+	// countTTL sets how long a count is kept after its last read.
 	countTTL = 24 * time.Hour
 	pageSize = 1000
 )
@@ -43,7 +43,7 @@ const (
 	Expiring = "expiring"
 )
 
-// ExpiringBefore is how long before the end of a capacity block its nodes are drained. EC2 terminates the instances 30
+// ExpiringBefore sets how long before the end of a capacity block its nodes are drained. EC2 terminates the instances 30
 // minutes before the end.
 const ExpiringBefore = 40 * time.Minute
 
@@ -59,7 +59,7 @@ type Finder struct {
 	version uint64
 }
 
-// freeCount is what is known of the free instances of a reservation.
+// freeCount describes what is known of the free instances of a reservation.
 type freeCount struct {
 	// free is EC2's count in the answer to a query sent at queriedAt.
 	free      int
@@ -67,7 +67,7 @@ type freeCount struct {
 	// launched are the times of launches that the answer may not include.
 	launched []time.Time
 	full     bool // EC2 reported it since
-	// endedAt is when an instance in it was last seen to have ended.
+	// endedAt is the time when an instance in it was last seen to have finished.
 	endedAt time.Time
 	// blockedUntil is until when no launch is tried, whatever EC2 counts; zero if launches are allowed.
 	blockedUntil time.Time
@@ -154,7 +154,7 @@ func (f *Finder) query(
 	return nil
 }
 
-// convert returns a reservation as in a node class's status; false if it has ended or is of a kind that nodes cannot
+// convert returns a reservation as in a node class's status; false if it has finished or is of a kind that nodes cannot
 // use.
 func (f *Finder) convert(r *ec2types.CapacityReservation) (awsv1.CapacityReservation, bool) {
 	now, id := f.now(), aws.ToString(r.CapacityReservationId)
@@ -230,7 +230,7 @@ func (c *freeCount) remaining() int {
 // healthy reports whether EC2 has counted the reservation and launches instances into it.
 func (c *freeCount) healthy() bool { return !c.queriedAt.IsZero() && c.blockedUntil.IsZero() }
 
-// outdated reports whether an instance in it has ended since EC2 was queried.
+// outdated reports whether an instance in it has terminated since EC2 was queried.
 func (c *freeCount) outdated() bool { return c.endedAt.After(c.queriedAt) }
 
 // Remaining returns how many more instances a reservation accepts, as far as is known; zero for an unknown one.
@@ -251,14 +251,14 @@ func (f *Finder) Healthy(id string) bool {
 	return c != nil && c.healthy()
 }
 
-// AllCounted reports whether all of these were counted once, and no instance in them has ended since.
+// AllCounted reports whether all of these were counted once, and no instance in them has terminated since.
 func (f *Finder) AllCounted(all []awsv1.CapacityReservation) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !slices.ContainsFunc(all, func(r awsv1.CapacityReservation) bool { return f.counts[r.ID] == nil || f.counts[r.ID].outdated() })
 }
 
-// Ended records that an instance in a reservation has ended: EC2 is queried again at the next use.
+// Ended records that an instance in a reservation has terminated: EC2 is queried again at the next use.
 func (f *Finder) Ended(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -73,7 +73,7 @@ func (c *counted) DescribeCapacityReservations(
 	}}}, nil
 }
 
-// The place of an instance that has ended is known at once, not a minute later. A full reservation is healthy; one that
+// The place of an instance that has terminated is known at once, not a minute later. A full reservation is healthy; one that
 // is not counted, or that EC2 launches nothing into, is not.
 func TestEndedInstanceFreesItsPlace(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

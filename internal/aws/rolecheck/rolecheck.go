@@ -86,7 +86,7 @@ func Missing(ctx context.Context, api Simulator, roleARN string, wanted policy.D
 	return out, nil
 }
 
-// kindOf is the kind of a resource whose name stands for any: subnet. Of others it is kind and name: role/node.
+// kindOf is the kind of a resource with a name that stands for any: subnet. Of others it is kind and name: role/node.
 func kindOf(resource string) string {
 	parsed, err := arn.Parse(resource)
 	if err != nil {
@@ -149,7 +149,7 @@ var (
 	not = map[string]string{"ec2:RunInstances": ":fleet/"}
 )
 
-// resources are those of the statement that the action is about, with a name of their own where the statement allows any.
+// resources returns those of the statement that the action is about, with a name of their own where the statement allows any.
 func resources(s policy.Statement, action, account string) (out []string) {
 	for _, r := range s.Resources {
 		parsed, err := arn.Parse(r)

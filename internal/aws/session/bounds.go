@@ -20,7 +20,7 @@ const (
 	longTimeout = time.Minute
 )
 
-// attemptTimeout is how long an attempt at an action may take.
+// attemptTimeout returns how long an attempt at an action may take.
 func attemptTimeout(action string) time.Duration {
 	if policy.Reads(action) {
 		return readTimeout
@@ -42,7 +42,7 @@ func (e *attemptTimeoutError) Error() string {
 func (*attemptTimeoutError) Timeout() bool   { return true }
 func (*attemptTimeoutError) Temporary() bool { return true }
 
-// bound ends each attempt at a call after attemptTimeout. It comes after the client's rate limit, which is no time of AWS.
+// bound stops each attempt at a call after attemptTimeout. It comes after the client's rate limit, which is no time of AWS.
 func bound(stack *middleware.Stack) error {
 	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc(
 		"dovetail.AttemptTimeout",

@@ -14,7 +14,7 @@ import (
 // Call is an API call, as IAM names it: ec2 and DescribeInstanceTypes.
 type Call struct {
 	Service, Action string
-	// Otherwise is what to do where the call cannot be allowed; empty if it must be.
+	// Otherwise holds what to do where the call cannot be allowed; empty if it must be.
 	Otherwise string
 }
 

@@ -17,7 +17,7 @@ type Seen struct {
 	// Code is the HTTP status of the answer, "0" if there was none.
 	Code string
 	Took time.Duration
-	// Retries is how many attempts came after the first; of calls only.
+	// Retries counts how many attempts came after the first; of calls only.
 	Retries int
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
 )
 
-// ReadOnly returns a configuration whose clients refuse all other calls before they are sent, with the error of refuse. Credentials
+// ReadOnly returns a configuration with clients that refuse all other calls before they are sent, with the error of refuse. Credentials
 // are obtained as before.
 func ReadOnly(cfg aws.Config, refuse func(service, action string) error) aws.Config {
 	return Guard(cfg, func(service, action string) error {
@@ -21,7 +21,7 @@ func ReadOnly(cfg aws.Config, refuse func(service, action string) error) aws.Con
 	})
 }
 
-// Guard returns a configuration whose clients send a call only if check returns no error, which is the call's otherwise.
+// Guard returns a configuration with clients that send a call only if check returns no error, which is the call's otherwise.
 func Guard(cfg aws.Config, check func(service, action string) error) aws.Config {
 	out := cfg.Copy()
 	out.APIOptions = append(append([]func(*middleware.Stack) error{}, cfg.APIOptions...), func(stack *middleware.Stack) error {

@@ -62,8 +62,8 @@ func (p *perAction) GetRetryToken(ctx context.Context, err error) (func(error) e
 	return p.quota(ctx).GetRetryToken(ctx, err)
 }
 
-// GetInitialToken implements aws.Retryer. The SDK calls GetAttemptToken in its place: without a context there is no action whose quota
-// a success could refill.
+// GetInitialToken implements aws.Retryer. The SDK calls GetAttemptToken in its place: without a context there is no action with a quota
+// that a success could refill.
 func (p *perAction) GetInitialToken() func(error) error { return func(error) error { return nil } }
 
 // GetAttemptToken implements aws.RetryerV2: a success refills the quota of its action.

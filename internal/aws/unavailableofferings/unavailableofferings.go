@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// TTL is how long a mark lasts, the same as in Karpenter.
+// TTL sets how long a mark lasts, the same as in Karpenter.
 const TTL = 3 * time.Minute
 
 // Scope is the offerings that a mark covers, or the offering that a caller checks. In a mark an empty field matches
@@ -34,7 +34,7 @@ type Cache struct {
 	mu        sync.Mutex
 	offerings map[Scope]time.Time // expiry
 	subnets   map[string]time.Time
-	// nextExpiry is when the first mark expires, zero if there is none.
+	// nextExpiry is the time when the first mark expires, zero if there is none.
 	nextExpiry time.Time
 	// typeChanges counts new and expired marks that concern one type, globalChanges those that concern every type.
 	typeChanges   map[string]uint64

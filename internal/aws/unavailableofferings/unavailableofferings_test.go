@@ -76,7 +76,7 @@ func TestIsUnavailable(t *testing.T) {
 	}
 }
 
-// A sequence number tells of marks and of their ends, and of nothing else. The version tells of those of all types.
+// A sequence number is about marks and of when they stop, and of nothing else. The version is about those of all types.
 func TestSequence(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -166,7 +166,7 @@ type lastListing struct {
 	mu   sync.Mutex
 	at   time.Time
 	list []cloudprovider.Instance
-	// byID are those of list that are not known to be gone, by provider ID.
+	// byID holds those of list that are not known to be gone, by provider ID.
 	byID map[string]*cloudprovider.Instance
 }
 

@@ -1,7 +1,7 @@
 // Package zonalshift knows which availability zones a cluster is shifted away from, by a zonal shift that somebody has started
 // or by an autoshift of AWS, and does not trust what EC2 reports about instances there.
 //
-// Each response replaces the last one, so that a canceled shift ends whatever other shifts there are. While there is no response,
+// Each response replaces the last one, so that a canceled shift finishes whatever other shifts there are. While there is no response,
 // the last one holds: a shift until it expires, an autoshift, which has no end, for an hour.
 package zonalshift
 
@@ -18,11 +18,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/arczonalshift/types"
 )
 
-// autoshiftTTL is how long an autoshift holds after it was last seen. Autoshifts have no expiry time. An hour outlasts an outage of
+// autoshiftTTL sets how long an autoshift holds after it was last seen. Autoshifts have no expiry time. An hour outlasts an outage of
 // the API in the region, which is likely just then, and does not avoid a zone forever if the API stays out of reach.
 const autoshiftTTL = time.Hour
 
-// API is what Watcher calls of the Application Recovery Controller.
+// API describes what Watcher calls of the Application Recovery Controller.
 type API interface {
 	GetManagedResource(
 		ctx context.Context,

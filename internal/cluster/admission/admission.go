@@ -108,7 +108,7 @@ func (r *Rules) CompleteDaemon(namespace string, spec *corev1.PodSpec) error {
 	return r.Complete(namespace, spec)
 }
 
-// applyLimitRanges gives containers what the LimitRanges of the namespace say of those without it. What a container has itself counts
+// applyLimitRanges gives containers what the LimitRanges of the namespace state of those without it. What a container has itself counts
 // first, its limits as requests, too.
 func (r *Rules) applyLimitRanges(namespace string, spec *corev1.PodSpec) {
 	for _, l := range r.limitRanges[namespace] {

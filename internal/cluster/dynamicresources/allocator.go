@@ -22,7 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxSteps is how many choices of a device one search may try. A search usually takes a few per requested device, but
+// maxSteps limits how many choices of a device one search may try. A search usually takes a few per requested device, but
 // some claims make the allocator try all combinations.
 const maxSteps = 10_000
 
@@ -32,7 +32,7 @@ type allocations struct {
 	allocated structured.AllocatedState
 	// held are the claims with devices, with the nodes where these can be used.
 	held map[types.UID]*corev1.NodeSelector
-	// versions are those of nodes with devices that are not published yet, by name; see search.
+	// versions are the versions of nodes with devices that are not published yet, by name; see search.
 	versions map[string]int
 	searches *searches
 }

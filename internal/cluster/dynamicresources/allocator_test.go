@@ -94,7 +94,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// unsatisfiableClaim is a claim whose devices could be combined in ways beyond number: twelve of twenty, all with the
+// unsatisfiableClaim is a claim with devices that could be combined in ways beyond number: twelve of twenty, all with the
 // same value of an attribute that each has another of.
 func unsatisfiableClaim() (*resourcev1.ResourceClaim, *resourcev1.ResourceSlice) {
 	c := claim("c", 1)
@@ -156,7 +156,7 @@ func TestEqualSnapshotsGiveEqualPlans(t *testing.T) {
 	}
 }
 
-// TestSimulatedRemoval asks for a node to go whose pod has the only device of the network, and then asks again.
+// TestSimulatedRemoval requests a node to go with a pod that has the only device of the network, and then queries again.
 func TestSimulatedRemoval(t *testing.T) {
 	user := Bound(Pod("user", uses("c")), "n1")
 	s := nodes(World(pool()), Node("n1", "general", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{user} }))
@@ -189,7 +189,7 @@ func TestSharedCapacity(t *testing.T) {
 	}
 }
 
-// TestDrivers names only drivers whose devices come with the node, whichever of the types that is.
+// TestDrivers names only drivers with devices that come with the node, whichever of the types that is.
 func TestDrivers(t *testing.T) {
 	nic := claim("nic", 1)
 	nic.Spec.Devices.Requests[0].Exactly.DeviceClassName = "nic"

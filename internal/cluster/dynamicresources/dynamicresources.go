@@ -1,7 +1,7 @@
 // Package dynamicresources simulates dynamic resource allocation for the engine with the scheduler's own allocator, so
 // that both find the same devices.
 //
-// The allocator may search for long. Its context ends after a number of steps, not by the clock, so that equal
+// The allocator may search for long. Its context is done after a number of steps, not by the clock, so that equal
 // snapshots give equal plans.
 package dynamicresources
 
@@ -50,7 +50,7 @@ type Devices struct {
 	labels []string
 	rules  []*resourcev1.DeviceTaintRule
 	cel    *cel.Cache
-	// features are those of the allocator.
+	// features are the features of the allocator.
 	features structured.Features
 	// served are the extended resources that devices serve somewhere, sorted; extended knows their classes.
 	served   []corev1.ResourceName

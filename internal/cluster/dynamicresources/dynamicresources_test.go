@@ -71,7 +71,7 @@ func ownedBy(node string) func(*resourcev1.ResourceSlice) {
 	}
 }
 
-// claim asks for n devices of the class.
+// claim requests n devices of the class.
 func claim(name string, n int64, edit ...func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {
 	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)}}
 	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{
@@ -176,7 +176,7 @@ func devicesOf(s *snapshot.Snapshot, o dynamicresources.Objects) *snapshot.Snaps
 
 func list[T any](items ...T) []T { return items }
 
-// plan tells a plan in a line per place, in the plan's order.
+// plan reports a plan in a line per place, in the plan's order.
 func plan(t *testing.T, s *snapshot.Snapshot) []string {
 	t.Helper()
 	p := schedule.Solve(s, schedule.Budget{})

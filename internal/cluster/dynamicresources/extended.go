@@ -17,14 +17,14 @@ import (
 )
 
 // Extended knows which extended resources device classes stand for: kube-scheduler allocates devices of the class for requests of the
-// resource, on nodes whose allocatable amount of it is zero.
+// resource, on nodes with an allocatable amount of zero.
 type Extended struct {
 	classes map[corev1.ResourceName]*resourcev1.DeviceClass
 	cel     *cel.Cache
 }
 
 // NewExtended reads the names in the classes. Each class stands for a resource with the name of the class, too. Of two classes with one
-// name, the newer counts, then the one whose own name is less.
+// name, the newer counts, then the one with the lesser name.
 func NewExtended(list []*resourcev1.DeviceClass, expressions *cel.Cache) *Extended {
 	out := &Extended{classes: map[corev1.ResourceName]*resourcev1.DeviceClass{}, cel: expressions}
 	for _, class := range list {
@@ -53,11 +53,11 @@ func (e *Extended) Requested(requests corev1.ResourceList) (out []corev1.Resourc
 	return out
 }
 
-// manyUsers is how many requests a device is taken to serve that several claims can share: more than a node has pods. How many it serves
-// depends on what they ask of its capacity, which the allocator checks.
+// manyUsers sets how many requests a device is taken to serve that several claims can share: more than a node has pods. How many it serves
+// depends on what they require of its capacity, which the allocator checks.
 const manyUsers = 1 << 10
 
-// Amount is how many of the devices in the slices can serve requests of the resource, whether they are allocated or not. Whether they
+// Amount returns how many of the devices in the slices can serve requests of the resource, whether they are allocated or not. Whether they
 // can be allocated together is left to the allocator.
 func (e *Extended) Amount(name corev1.ResourceName, published []resourcev1.ResourceSliceSpec) int64 {
 	class := e.classes[name]
@@ -174,7 +174,7 @@ func (e *Extended) requestsOf(pod *corev1.Pod, served []corev1.ResourceName) (ou
 	return out
 }
 
-// devicesFor is how many devices the container requests by the resource. Fractions request none.
+// devicesFor returns how many devices the container requests by the resource. Fractions request none.
 func devicesFor(c *corev1.Container, name corev1.ResourceName) int64 {
 	q := c.Resources.Requests[name]
 	n, whole := q.AsInt64()
@@ -184,7 +184,7 @@ func devicesFor(c *corev1.Container, name corev1.ResourceName) int64 {
 	return max(0, n)
 }
 
-// extendedRequest is what a container requests of an extended resource. Index is that of the container, init containers first.
+// extendedRequest describes what a container requests of an extended resource. Index is that of the container, init containers first.
 type extendedRequest struct {
 	container *corev1.Container
 	index     int

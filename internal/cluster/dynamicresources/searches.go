@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// searches are the results of earlier searches. Pods of one template ask for the same devices, and each is tried on every
+// searches are the results of earlier searches. Pods of one template request the same devices, and each is tried on every
 // planned node and every instance type that the node may become: for 50 pods with a GPU each, and all types of EC2, 97 of
 // 100 searches repeat an earlier one. One value serves a state and all states derived from it, which only have fewer
 // free devices.
@@ -35,7 +35,7 @@ type foundDevices struct {
 
 // search identifies a search for devices.
 type search struct {
-	// claims are numbers of what they ask for, or their UIDs.
+	// claims are numbers of what they request, or their UIDs.
 	claims string
 	// labels are the node's that devices outside of nodes select on, and the features of its kubelet if some device needs one.
 	labels string
@@ -53,7 +53,7 @@ func newSearches() *searches {
 	}
 }
 
-// wants number what claims ask for: equal numbers, equal requests and constraints. Each claim is encoded once.
+// wants number what claims request: equal numbers, equal requests and constraints. Each claim is encoded once.
 type wants struct {
 	byClaim map[types.UID]int
 	bySpec  map[string]int
@@ -184,7 +184,7 @@ func moved(r *resourcev1.AllocationResult, from, to string) *resourcev1.Allocati
 	return &out
 }
 
-// expectedPools is what the names of the pools that come with a node begin with.
+// expectedPools returns what the names of the pools that come with a node begin with.
 func expectedPools(node string) string { return snapshot.ExpectedPool + "/" + node + "/" }
 
 // nodeOfPool is the node of an expected pool.

@@ -18,7 +18,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// retention is how long a write is kept that the cache does not show: a watch recovers from an interruption within that
+// retention sets how long a write is kept that the cache does not show: a watch recovers from an interruption within that
 // time.
 const retention = time.Minute
 

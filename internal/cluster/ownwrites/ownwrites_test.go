@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster/apitest"
 )
 
-// lagging is a client whose cache shows claims as they were when it caught up last.
+// lagging is a client with a cache that shows claims as they were when it caught up last.
 type lagging struct {
 	client.WithWatch
 	cache map[string]karpv1.NodeClaim

@@ -109,7 +109,7 @@ func reduceStatus(s *corev1.PodStatus) {
 	s.Conditions = conditions(s.Conditions)
 }
 
-// conditions leaves out those that are true of every pod that runs, and say nothing that Ready does not.
+// conditions leaves out those that are true of every pod that runs, and state nothing that Ready does not.
 func conditions(list []corev1.PodCondition) []corev1.PodCondition {
 	var out []corev1.PodCondition
 	for i := range list {
@@ -144,7 +144,7 @@ func exact[T any](list []T) []T {
 	return append(make([]T, 0, len(list)), list...)
 }
 
-// times keeps of the state of a container when it ended.
+// times keeps of the state of a container when it finished.
 func times(s corev1.ContainerState) (out corev1.ContainerState) {
 	if s.Terminated != nil {
 		out.Terminated = &corev1.ContainerStateTerminated{

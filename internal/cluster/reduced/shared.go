@@ -11,12 +11,12 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// maxKept is how many values a table keeps at most, twice. Owners and nodes of a cluster with 100,000 pods are fewer.
+// maxKept limits how many values a table keeps at most, twice. Owners and nodes of a cluster with 100,000 pods are fewer.
 const maxKept = 1 << 14
 
 // Sharer reduces objects as Transform does. In addition, the pods of a ReplicaSet, DaemonSet or other owner have one copy of what they
 // have in common in memory: labels, containers, tolerations and the like. So have the nodes and NodeClaims of an instance type: amounts
-// of resources, requirements, names and values of labels. Objects in caches are never changed, so nobody can tell.
+// of resources, requirements, names and values of labels. Objects in caches are never changed, so nobody can report.
 //
 // What it remembers is bounded, and what it forgets costs memory only. It is safe for concurrent use.
 type Sharer struct {
@@ -31,10 +31,10 @@ type Sharer struct {
 	seed   maphash.Seed
 }
 
-// ownerKey is what pods have in common that are made from one template.
+// ownerKey describes what pods have in common that are made from one template.
 type ownerKey struct{ namespace, owner string }
 
-// conditionsKey is what pods with equal conditions have in common: the last of them changed in the same second.
+// conditionsKey describes what pods with equal conditions have in common: the last of them changed in the same second.
 type conditionsKey struct {
 	ownerKey
 	phase corev1.PodPhase
@@ -150,7 +150,7 @@ func sameMap(a, b map[string]string) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// shareStrings has one copy of strings that many pods have, whoever owns them.
+// shareStrings has one copy of strings that many pods have, no matter who owns them.
 func (s *Sharer) shareStrings(pod *corev1.Pod) {
 	for _, text := range []*string{
 		&pod.Namespace, &pod.Spec.NodeName, &pod.Spec.ServiceAccountName, &pod.Spec.DeprecatedServiceAccount, &pod.Spec.SchedulerName,
@@ -179,7 +179,7 @@ func (s *Sharer) shareString(text *string) {
 }
 
 // table remembers the values that were used last: as soon as the recent ones are maxKept, they become the older ones, and the older
-// ones are forgotten that nobody has asked for since. Each operation takes constant time.
+// ones are forgotten that nobody has requested since. Each operation takes constant time.
 type table[K comparable, V any] struct{ recent, older map[K]V }
 
 func (t *table[K, V]) get(key K) (V, bool) {

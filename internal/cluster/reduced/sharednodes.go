@@ -11,11 +11,11 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// maxSharedValue is how long the value of a label or annotation may be in bytes to be kept for other objects. Longer ones, such as the
+// maxSharedValue limits how long the value of a label or annotation may be in bytes to be kept for other objects. Longer ones, such as the
 // pods that a NodeClaim was launched for, are of one object.
 const maxSharedValue = 64
 
-// instanceKey is what nodes have in common that have the same amounts of resources.
+// instanceKey describes what nodes have in common that have the same amounts of resources.
 type instanceKey struct{ pool, instanceType string }
 
 // nodeParts are the parts of the last Node and NodeClaim of an instance type that others may have, too.

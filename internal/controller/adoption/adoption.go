@@ -34,7 +34,7 @@ const (
 	perInterval  = 100
 	// maxInterval bounds the pause: a cluster of the same name is reported within a minute, however large the fleet is.
 	maxInterval = 45 * time.Second
-	// eventInterval is how often an event about an unchanged state is repeated.
+	// eventInterval sets how often an event about an unchanged state is repeated.
 	eventInterval = 5 * time.Minute
 	// joinGracePeriod is the age up to which an instance without a Node is not reported: its node may still register.
 	joinGracePeriod = 5 * time.Minute

@@ -19,7 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// ec2 is a fleet whose instances, once adopted, are ours.
+// ec2 is a fleet with instances that are ours once they are adopted.
 type ec2 struct {
 	instances []cloudprovider.Instance
 	adopted   []string
@@ -149,7 +149,7 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// That something cannot be adopted keeps nobody from being told of a clash.
+// That something cannot be adopted keeps nobody from being informed of a clash.
 func TestFailedAdoptionHidesNothing(t *testing.T) {
 	fleet := &ec2{
 		instances: []cloudprovider.Instance{

@@ -48,7 +48,7 @@ func (s Scope) Kind() string {
 	}
 }
 
-// Count is how many nodes a scope has, and how many of these are unhealthy.
+// Count counts how many nodes a scope has, and how many of these are unhealthy.
 type Count struct{ Total, Unhealthy int }
 
 // Blocked reports whether so many nodes are unhealthy that none of them is replaced.
@@ -56,5 +56,5 @@ func (c Count) Blocked() bool { return repair.TooMany(c.Unhealthy, c.Total) }
 
 func (c Count) String() string { return fmt.Sprintf("%d of %d", c.Unhealthy, c.Total) }
 
-// DeletableLimit is how many of total objects garbage collection may delete in one pass.
+// DeletableLimit returns how many of total objects garbage collection may delete in one pass.
 func DeletableLimit(total int) int { return max(minDeletable, total*deletablePercent/100) }

@@ -25,7 +25,7 @@ import (
 const (
 	// Interval is the time between passes. It is Karpenter's.
 	Interval = time.Minute
-	// writers is how many writes run at a time. The API client limits their rate.
+	// writers sets how many writes run at a time. The API client limits their rate.
 	writers = 10
 )
 
@@ -159,7 +159,7 @@ func poolsByNode(snap *snapshot.Snapshot) map[string]string {
 	return out
 }
 
-// recordPending counts the nodes whose pods are to be written, by pool.
+// recordPending counts the nodes with pods that are to be written, by pool.
 func (l *Loop) recordPending(pools map[string]string, changes []deletioncost.Change) {
 	count := map[string]int{}
 	for _, pool := range pools {

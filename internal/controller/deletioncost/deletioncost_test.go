@@ -107,7 +107,7 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// Once the gate is off, own values go and the loop ends; values of users stay.
+// Once the gate is off, own values go and the loop finishes; values of users stay.
 func TestTurnedOff(t *testing.T) {
 	f, l := fixture(t, append(twoPods(), controllertest.Pod("3", "node-a", ofReplicaSet(annotations(corev1.PodDeletionCost, "5"))))...)
 	l.Enabled = false
@@ -161,7 +161,7 @@ func TestWritesFail(t *testing.T) {
 	}
 }
 
-// Without the permission that goes with the gate, the loop ends and says what to do.
+// Without the permission that goes with the gate, the loop finishes and states what to do.
 func TestTurnedOffWithoutPermission(t *testing.T) {
 	f, l := fixture(t, twoPods()...)
 	l.Enabled = false

@@ -31,9 +31,9 @@ const (
 
 // Dependency is something that a service has to answer once. It stays known when the service fails later.
 type Dependency struct {
-	// Name is what people call it, such as "EC2 instance types".
+	// Name holds what people call it, such as "EC2 instance types".
 	Name string
-	// Read makes one attempt. An error that is a cloudprovider.ErrIdentityMismatch ends the process.
+	// Read makes one attempt. An error that is a cloudprovider.ErrIdentityMismatch stops the process.
 	Read func(ctx context.Context) error
 	// Timeout limits an attempt.
 	Timeout time.Duration
@@ -47,7 +47,7 @@ type Dependency struct {
 	Grace    time.Duration
 }
 
-// Config is what a Set is made of. All of it is needed.
+// Config describes what a Set is made of. All of it is needed.
 type Config struct {
 	Dependencies []Dependency
 	// Brief is an error in a few words, without what differs between two attempts: the log has a line when it changes.
@@ -94,7 +94,7 @@ func New(cfg Config) *Set {
 // NeedLeaderElection is false: each replica knows everything before it leads.
 func (*Set) NeedLeaderElection() bool { return false }
 
-// Start reads every dependency until it is known, or ctx ends. Its error is a cloudprovider.ErrIdentityMismatch.
+// Start reads every dependency until it is known, or ctx is done. Its error is a cloudprovider.ErrIdentityMismatch.
 func (s *Set) Start(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for i := range s.entries {
@@ -236,7 +236,7 @@ func (s *Set) holding() (out []*entry) {
 // Allowed is closed once launches need wait for nothing anymore.
 func (s *Set) Allowed() <-chan struct{} { return s.allowed }
 
-// Err is why launches wait, as a cloudprovider.ErrNotKnownYet; nil if they need not.
+// Err returns why launches wait, as a cloudprovider.ErrNotKnownYet; nil if they need not.
 func (s *Set) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *Set) Err() error {
 	return fmt.Errorf("%w: %s", cloudprovider.ErrNotKnownYet, strings.Join(reasons, ", "))
 }
 
-// reason is why a dependency is not known, in a few words.
+// reason returns why a dependency is not known, in a few words.
 func (s *Set) reason(e *entry) string {
 	switch {
 	case e.err == nil && e.After != "" && !s.known(e.After):
@@ -269,7 +269,7 @@ func (s *Set) known(name string) bool {
 // State is one dependency, for people.
 type State struct {
 	Name string
-	// Known is true once it was read. Otherwise Reason says why not, since Since, and Launches whether launches wait for it.
+	// Known is true once it was read. Otherwise Reason states why not, since Since, and Launches whether launches wait for it.
 	Known    bool
 	Reason   string
 	Since    time.Time

@@ -150,7 +150,7 @@ func TestOptionalDependencyHoldsLaunchesWhileItIsDenied(t *testing.T) {
 	})
 }
 
-// A cluster name that is another cluster's ends the process, whatever else is missing.
+// A cluster name that is another cluster's stops the process, whatever else is missing.
 func TestIdentityMismatchEndsTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mismatch := fmt.Errorf("find the cluster: %w", cloudprovider.ErrIdentityMismatch)

@@ -256,7 +256,7 @@ func TestSearchOutOfSteps(t *testing.T) {
 	}
 }
 
-// bursts is a provisioner that says of each call whether a burst of pods is planned.
+// bursts is a provisioner that states of each call whether a burst of pods is planned.
 type bursts struct{ planned []bool }
 
 func (b *bursts) AwaitBurstEnd(context.Context, time.Duration) bool { return true }
@@ -270,7 +270,7 @@ func (b *bursts) InBurst() bool {
 	return now
 }
 
-// A burst of pods ends the search that is in progress, and not the next one: bursts that follow each other do not stop consolidation.
+// A burst of pods stops the search that is in progress, and not the next one: bursts that follow each other do not stop consolidation.
 func TestBurstEndsOneSearch(t *testing.T) {
 	f := controllertest.New(t, oversized()...)
 	l := newLoopWithTypes(f)
@@ -333,8 +333,8 @@ func TestConsolidationKilled(t *testing.T) {
 	})
 }
 
-// Nodes whose pods have room elsewhere are deleted without replacement; a process that dies over it leaves them as they
-// were, or ended.
+// Nodes are deleted without replacement; a process that dies over it leaves them as they
+// were, or finished.
 func TestDeletionKilled(t *testing.T) {
 	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {

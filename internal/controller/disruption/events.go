@@ -138,7 +138,7 @@ func (l *Loop) onNodeAndClaim(ref nodeAndClaim, publish func(o event.Object)) {
 	publish(claim)
 }
 
-// shape is what events and logs say of a command in short.
+// shape is a command as events and logs state it in short.
 type shape struct {
 	decision     string
 	nodes        []string

@@ -107,7 +107,7 @@ func free() []client.Object {
 	)
 }
 
-// A node is ended because there is room for its pods on another. That one is not ended for having nothing to do, before
+// A node is terminated because there is room for its pods on another. That one is not terminated for having nothing to do, before
 // they have come.
 func TestCapacityThatACommandUsesStays(t *testing.T) {
 	f := controllertest.New(t, free()...)
@@ -118,7 +118,7 @@ func TestCapacityThatACommandUsesStays(t *testing.T) {
 	}
 }
 
-// Nodes that have nothing to do are no room for others' pods in the pass that ends them.
+// Nodes that have nothing to do are no room for others' pods in the pass that stops them.
 func TestCapacityThatWasJustDeleted(t *testing.T) {
 	f := controllertest.New(t, free()...)
 	a := f.Claim("a")
@@ -252,7 +252,7 @@ func TestReplacementThatIsKept(t *testing.T) {
 	}
 }
 
-// What protects a pod protects it from the taking back of its node, too, and from the ending of one that counts as
+// What protects a pod protects it from the taking back of its node, too, and from the finishing of one that counts as
 // empty.
 func TestProtectedPodThatCostsNothing(t *testing.T) {
 	protected := func(p *corev1.Pod) {
@@ -290,7 +290,7 @@ func TestProtectedPodThatCostsNothing(t *testing.T) {
 	})
 }
 
-// What pools say while a command settles counts, and so does that pods have come to its nodes or gone from them.
+// What pools state while a command settles counts, and so does that pods have come to its nodes or gone from them.
 func TestChangesBeforeACommandIsDue(t *testing.T) {
 	pool := func(change func(*karpv1.NodePool)) func(f *controllertest.Fixture) {
 		return func(f *controllertest.Fixture) {
@@ -484,7 +484,7 @@ func TestNodeOfAnothersCommand(t *testing.T) {
 	}
 }
 
-// A node that cannot be closed keeps the others of its command from being ended once, not for ever.
+// A node that cannot be closed keeps the others of its command from being stopped once, not forever.
 func TestNodeThatCannotBeTaintedIsExcluded(t *testing.T) {
 	stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
 	objects := append(

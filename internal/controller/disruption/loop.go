@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
@@ -40,7 +41,7 @@ import (
 )
 
 const (
-	// passInterval is the pause after a pass that found nothing; a change of a claim ends it early. It is Karpenter's.
+	// passInterval is the pause after a pass that found nothing; a change of a claim stops it early. It is Karpenter's.
 	passInterval = 10 * time.Second
 	// longestTurn is how long a pass waits for others that are in progress: nodes for pods are planned in seconds. A pass that takes longer
 	// waits for the API server, and has no need of a core.
@@ -76,7 +77,7 @@ type breaker interface {
 
 // launches are the passes that launch nodes for pods.
 type launches interface {
-	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
+	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx is done first.
 	AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool
 	// InBurst reports whether many pods arrive or are planned.
 	InBurst() bool
@@ -110,6 +111,8 @@ type Loop struct {
 	ID func() string
 	// ValidationDelay is the constant of that name in production.
 	ValidationDelay time.Duration
+	// Pace divides the pause between passes.
+	Pace pace.Pace
 	// Provisioning has passes wait, and searches end, while many pods arrive and get nodes; nil never does.
 	Provisioning launches
 	// Turns are the passes over the cluster that are in progress, of others as well; nil waits for none.
@@ -125,7 +128,7 @@ type Loop struct {
 	// Recorder records passes and decisions; nil records nothing.
 	Recorder *recorder.Recorder
 
-	// wake ends the pause before the next pass; nil never does.
+	// wake stops the pause before the next pass; nil never does.
 	wake chan struct{}
 
 	// gaugedPools are the pools that gauges exist for.
@@ -136,7 +139,7 @@ type Loop struct {
 	panicsInARow int
 	// restsUntil is the earliest start of the next search for savings, whatever changes: other work of the process needs CPU time, too.
 	restsUntil time.Time
-	// interrupted is true if a burst of pods ended the last search. The next one is not interrupted, so that bursts which follow each other
+	// interrupted is true if a burst of pods stopped the last search. The next one is not interrupted, so that bursts which follow each other
 	// do not keep nodes from being consolidated.
 	interrupted bool
 	// pauses are what replacements wait for, by pool and reason.
@@ -187,7 +190,7 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 	case l.panicsInARow > 0:
 		return backoff.Doubling{First: passInterval, Max: maxPanicBackoff}.After(l.panicsInARow - 1)
 	}
-	wait, now := passInterval, l.Now()
+	wait, now := l.Pace.Of(passInterval), l.Now()
 	remembers := l.Queue.memory.now()
 	for i := range remembers.Proposals {
 		wait = min(wait, max(remembers.Proposals[i].Due.Sub(now), 0))

@@ -41,7 +41,7 @@ func consolidatableClaim(c *karpv1.NodeClaim) {
 
 func tainted(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{karpv1.TaintDisrupted()} }
 
-// emptyNodes are nodes that may be ended, under a budget for all of them.
+// emptyNodes are nodes that may be terminated, under a budget for all of them.
 func emptyNodes(names ...string) []client.Object {
 	objects := []client.Object{controllertest.Class(), controllertest.Pool("general", func(p *karpv1.NodePool) {
 		p.Spec.Disruption.ConsolidateAfter = karpv1.After(0)
@@ -59,7 +59,7 @@ func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
 	})
 }
 
-// loop returns a Loop whose cache is the API server, and its state.
+// loop returns a Loop with a cache that is the API server, and its state.
 func loop(f *controllertest.Fixture) (*Loop, *cluster.State) {
 	state := stateOf(f.API, f.API, f.Now)
 	return newLoop(f, f.API, state, f.Now), state
@@ -212,13 +212,13 @@ func TestRefusedDeletion(t *testing.T) {
 	}
 }
 
-// reason is why a claim's node was about to be ended.
+// reason is why a claim's node was about to be terminated.
 func reason(c *karpv1.NodeClaim) {
 	controllertest.Initialized(c)
 	condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, condition.Because("Empty", "Empty"), controllertest.Start)
 }
 
-// What this process is ending is not opened again before the cache shows that it ends.
+// What this process is finishing is not opened again before the cache shows that it finishes.
 func TestCacheLagDoesNotUntaint(t *testing.T) {
 	f := controllertest.New(t, emptyNodes("a")...)
 	l, _ := loop(f)
@@ -354,7 +354,7 @@ func actors(l *Loop) []kill.Actor {
 	}
 }
 
-// Killed anywhere, the loop ends what it has begun, or begins anew.
+// Killed anywhere, the loop stops what it has begun, or begins anew.
 func TestLoopKilled(t *testing.T) {
 	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object { return emptyNodes("a", "b") },

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
 
-// pausedEventWindow is the dedupe window of the event on a pool whose nodes are not replaced for now.
+// pausedEventWindow is the dedupe window of the event on a pool with nodes that are not replaced for now.
 const pausedEventWindow = 15 * time.Minute
 
 // pauses are what replacements in a pool wait for, so that the log has one line when they begin to wait and one when they go on: the

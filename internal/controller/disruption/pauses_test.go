@@ -9,7 +9,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Whoever reads the log sees why a rollout stands still, once, and that it goes on.
+// Anyone who reads the log sees why a rollout stands still, once, and that it goes on.
 func TestAPauseIsInTheLogOnce(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))

@@ -94,7 +94,7 @@ func (l *Loop) execute(ctx context.Context, out *performed, cmd *disrupt.Command
 	return nil
 }
 
-// reportFailedStart tells the next pass that a command could not be started.
+// reportFailedStart reports to the next pass that a command could not be started.
 func (l *Loop) reportFailedStart(cmd *disrupt.Command, err error) {
 	now := l.Now()
 	if apierrors.IsInvalid(err) {

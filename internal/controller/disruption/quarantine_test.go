@@ -102,7 +102,7 @@ func TestNodeOfAQuarantinedPodIsNotEmpty(t *testing.T) {
 	}
 }
 
-// A pass that panics whatever is left out ends nothing; the next comes later each time, and all is well when it goes
+// A pass that panics whatever is left out stops nothing; the next comes later each time, and all is well when it goes
 // through.
 func TestDisruptionThatAlwaysPanicsBacksOff(t *testing.T) {
 	f := controllertest.New(t, oversized()...)

@@ -27,7 +27,7 @@ type fakeRebooter struct{ err error }
 
 func (r fakeRebooter) CheckReboot(context.Context, string) error { return r.err }
 
-// clearable is a NodePool whose policy reboots nodes for a fault of their accelerator.
+// clearable is a NodePool with a policy that reboots nodes for a fault of their accelerator.
 func clearable(p *karpv1.NodePool) {
 	p.Annotations = map[string]string{
 		karpv1.AnnotationRepairPolicies: `[{"condition":"Accelerator","status":"False","reason":".*","toleration":"10m",` +

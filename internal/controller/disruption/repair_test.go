@@ -331,7 +331,7 @@ func TestNodeThatAwaitsRepairTakesNoPods(t *testing.T) {
 	}
 }
 
-// A node that is not Ready does not wait for ever for room for pods that fit nowhere.
+// A node that is not Ready does not wait forever for room for pods that fit nowhere.
 func TestRepairDoesNotWaitForEverForRoom(t *testing.T) {
 	f := controllertest.New(t, append(nodesWith(5, 1, notReady, func(p *karpv1.NodePool) {
 		p.Spec.Limits = corev1.ResourceList{karpv1.ResourceNodes: resource.MustParse("5")}

@@ -29,7 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// fakeInstanceTypes is a cloud that offers a small and a large machine in three zones.
+// fakeInstanceTypes is a cloud that offers a small and a large instance type in three zones.
 type fakeInstanceTypes struct{}
 
 func (fakeInstanceTypes) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
@@ -451,7 +451,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// Killed at any write, a command is carried through or taken back: the node is not ended before its replacement is up,
+// Killed at any write, a command is carried through or taken back: the node is not finished before its replacement is up,
 // and in the end there is one node for the pod.
 func TestReplacementKilled(t *testing.T) {
 	kill.Run(t, kill.Scenario{

@@ -66,7 +66,7 @@ func surplusCause(claim *karpv1.NodeClaim, pods []corev1.Pod) metrics.Surplus {
 	}
 }
 
-// surplus returns the cause if the removal of a claim removes a surplus launch, else an empty one. It is asked before the deletion,
+// surplus returns the cause if the removal of a claim removes a surplus launch, else an empty one. It is queried before the deletion,
 // which may let pods move.
 func (q *Queue) surplus(ctx context.Context, claim *karpv1.NodeClaim, reason karpv1.DisruptionReason) metrics.Surplus {
 	if !mayBeSurplus(claim, reason) {
@@ -80,7 +80,7 @@ func (q *Queue) surplus(ctx context.Context, claim *karpv1.NodeClaim, reason kar
 	return surplusCause(claim, all.Items)
 }
 
-// countSurplus counts a surplus launch whose claim has been deleted.
+// countSurplus counts a surplus launch with a claim that has been deleted.
 func (q *Queue) countSurplus(claim *karpv1.NodeClaim, cause metrics.Surplus) {
 	if cause == "" {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
-// TerminateFirst are the feature gates TerminateFirstDrift and TerminateFirstRepair: nodes whose replacements cannot be
+// TerminateFirst are the feature gates TerminateFirstDrift and TerminateFirstRepair: nodes with replacements that cannot be
 // launched first are terminated first.
 //
 // Nothing of it is kept in memory or written down. Whether another node may go is read off the nodes that exist: those

@@ -144,7 +144,7 @@ func TestStaticPoolAtItsLimitDrifts(t *testing.T) {
 	}
 }
 
-// endNode ends the instance of a claim that is being deleted: claim and Node are gone.
+// endNode stops the instance of a claim that is being deleted: claim and Node are gone.
 func endNode(t *testing.T, api client.Client, name string) {
 	t.Helper()
 	claim, node := &karpv1.NodeClaim{}, &corev1.Node{}
@@ -304,7 +304,7 @@ func TestTerminateFirstKilled(t *testing.T) {
 	})
 }
 
-// replaceNodeByNode boots one claim a round and ends one that is being deleted, and checks that both nodes are never missing.
+// replaceNodeByNode boots one claim a round and stops one that is being deleted, and checks that both nodes are never missing.
 func replaceNodeByNode(t *testing.T, w *kill.World) {
 	t.Helper()
 	var list karpv1.NodeClaimList

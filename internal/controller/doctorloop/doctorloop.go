@@ -17,9 +17,9 @@ const (
 	// interval is the pause between two runs. initialDelay is the pause before the first: by then node classes are
 	// resolved.
 	interval, initialDelay = 10 * time.Minute, 30 * time.Second
-	// longestBurst is how long the checks wait while pods get nodes: they take memory and CPU time then needed elsewhere.
+	// longestBurst limits how long the checks wait while pods get nodes: they take memory and CPU time then needed elsewhere.
 	longestBurst = 3 * time.Minute
-	// longestTurn is how long they wait for passes over the cluster.
+	// longestTurn limits how long they wait for passes over the cluster.
 	longestTurn = time.Minute
 	// logDedupeWindow is for how long the same finding is not logged again.
 	logDedupeWindow = time.Hour
@@ -30,7 +30,7 @@ type Finding struct{ Check, Severity, Object, Seen, Remedy string }
 
 // launches are the passes that launch nodes for pods.
 type launches interface {
-	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
+	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx is done first.
 	AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool
 }
 

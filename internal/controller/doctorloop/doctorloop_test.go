@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 )
 
-// The gauge shows what is found now; the log says each thing once an hour.
+// The gauge shows what is found now; the log states each thing once an hour.
 func TestFindingsAreCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics, err := metrics.New(prometheus.NewRegistry())

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DefaultDedupeWindow is how long an equal event on the same object is not published again. It is Karpenter's.
+// DefaultDedupeWindow sets how long an equal event on the same object is not published again. It is Karpenter's.
 const DefaultDedupeWindow = 2 * time.Minute
 
 // Nominated is the reason of events that name the node which a pending pod will get. They are limited, over all pods, to

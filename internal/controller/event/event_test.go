@@ -48,7 +48,7 @@ func TestEventsAreDeduplicated(t *testing.T) {
 	}
 }
 
-// What has run out is forgotten; what has not is not said again, however much there is.
+// What has run out is forgotten; what has not is not stated again, however much there is.
 func TestMemoryIsBounded(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	r := NewRecorder(&record.FakeRecorder{}, func() time.Time { return now })

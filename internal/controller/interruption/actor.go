@@ -27,10 +27,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// eventInterval is how often an event about a lasting state is repeated.
+// eventInterval sets how often an event about a lasting state is repeated.
 const eventInterval = 15 * time.Minute
 
-// rule is how a kind of interruption is handled.
+// rule describes how a kind of interruption is handled.
 type rule struct {
 	// event is the reason of the event on NodeClaim and Node, and of the condition DisruptionReason.
 	event string
@@ -90,7 +90,7 @@ type interruption struct {
 	detail string
 }
 
-// act publishes events, marks the offering unavailable, and deletes the claim if the rule says so.
+// act publishes events, marks the offering unavailable, and deletes the claim if the rule reports it.
 func (a *Actor) act(ctx context.Context, claim *karpv1.NodeClaim, i interruption) error {
 	nodes, err := cluster.NodesOf(ctx, a.Client, claim.Status.ProviderID)
 	if err != nil {
@@ -180,7 +180,7 @@ func (a *Actor) markUnavailable(claim *karpv1.NodeClaim, kind cloudprovider.Inte
 	}
 }
 
-// maxAttempts is how often a deletion is tried against other writers of the claim.
+// maxAttempts limits how often a deletion is tried against other writers of the claim.
 const maxAttempts = 5
 
 // deleteClaim deletes a claim, unless it is deleting already, and reports whether it did.

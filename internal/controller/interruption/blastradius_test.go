@@ -56,7 +56,7 @@ func TestManyFailedStatusChecksInAZoneTerminateNothing(t *testing.T) {
 		name    string
 		objects []client.Object
 		ill     fakeStatus
-		// gone is how many claims are deleted; forced is true if nobody waits for their pods.
+		// gone counts how many claims are deleted; forced is true if nobody waits for their pods.
 		gone   int
 		forced bool
 		// said is part of the event on the NodePool.

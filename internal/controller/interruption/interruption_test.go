@@ -118,7 +118,7 @@ func message(kind cloudprovider.InterruptionKind, ids ...string) cloudprovider.M
 	return cloudprovider.Message{Kind: kind, InstanceIDs: ids, At: controllertest.Start, Sent: controllertest.Start}
 }
 
-// fakeOfferings remembers what it is told.
+// fakeOfferings remembers what it is given.
 type fakeOfferings struct {
 	mu   sync.Mutex
 	told []string
@@ -165,7 +165,7 @@ func controller(t testing.TB, c client.Client, source source, now func() time.Ti
 	}
 }
 
-// killableQueue is a queue as a process reaches it, which ends with the process.
+// killableQueue is a queue as a process reaches it, which finishes with the process.
 type killableQueue struct {
 	*queue
 	alive func(ctx context.Context) error
@@ -186,7 +186,7 @@ func (m killableQueue) Delete(ctx context.Context, messages []cloudprovider.Mess
 }
 
 // The controller is killed, or loses its connection, at each of its writes: every message about a claim that lives is
-// acted upon, and every claim is ended once.
+// acted upon, and every claim is terminated once.
 func TestKilledAtEveryWrite(t *testing.T) {
 	var q *queue
 	var mu sync.Mutex
@@ -202,7 +202,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		},
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			if q == nil {
-				q = &queue{now: w.Now, hidden: 10 * time.Second} // a scenario ends when nothing is written for 15 s
+				q = &queue{now: w.Now, hidden: 10 * time.Second} // a scenario finishes when nothing is written for 15 s
 				q.send(
 					message(cloudprovider.SpotInterrupted, "i-a"),
 					message(cloudprovider.InstanceStopped, "i-a"),
@@ -327,7 +327,7 @@ func (b *brokenQueue) Receive(ctx context.Context, wait time.Duration) ([]cloudp
 	return b.queue.Receive(ctx, wait)
 }
 
-// A queue that cannot be read is tried again ever more seldom, people are told, and what was sent meanwhile is acted
+// A queue that cannot be read is tried again ever more seldom, people are informed, and what was sent meanwhile is acted
 // upon.
 func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 	for _, tt := range []struct {
@@ -372,7 +372,7 @@ func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 	}
 }
 
-// deniedStatus is an EC2 that lets nobody ask for some time.
+// deniedStatus is an EC2 that lets nobody request some time.
 type deniedStatus struct{ until time.Time }
 
 func (b deniedStatus) Ailments(context.Context) ([]cloudprovider.Impairment, error) {
@@ -416,7 +416,7 @@ func TestStatusThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// Without a queue nothing is read, and what was said of one before is taken back.
+// Without a queue nothing is read, and what was stated of one before is taken back.
 func TestNoQueue(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general", func(p *karpv1.NodePool) {
 		condition.SetTrueWithReason(

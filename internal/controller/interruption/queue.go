@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// pollWait is how long a call waits for messages (the maximum of SQS), burstWait how long if more are likely in the
+	// pollWait sets how long a call waits for messages (the maximum of SQS), burstWait how long if more are likely in the
 	// queue.
 	pollWait, burstWait = 20 * time.Second, time.Second
-	// maxBatch is how many messages a call returns at most, a limit of SQS. After so many there may be more.
+	// maxBatch limits how many messages a call returns at most, a limit of SQS. After so many there may be more.
 	maxBatch = 10
-	// burstReaders is how many calls run in parallel while there are more messages.
+	// burstReaders sets how many calls run in parallel while there are more messages.
 	burstReaders = 8
-	// handleTimeout bounds the work on a message, so that it ends before the message becomes visible again.
+	// handleTimeout bounds the work on a message, so that it finishes before the message becomes visible again.
 	handleTimeout = 15 * time.Second
 	// firstRetry and lastRetry bound the backoff after the queue could not be read.
 	firstRetry, lastRetry = time.Second, time.Minute
 	// reportAfterFailures is after how many consecutive failures pools get the condition; fewer are usually transient.
 	reportAfterFailures = 3
-	// launchGracePeriod is how long after a warning its instance may belong to a claim without a provider ID: a launch
+	// launchGracePeriod sets how long after a warning its instance may belong to a claim without a provider ID: a launch
 	// takes a few seconds, and the rest allows for retries.
 	launchGracePeriod = 2 * time.Minute
 )

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// statusInterval is how often the status of instances is read: EC2 runs its checks every minute. deniedInterval is
+	// statusInterval sets how often the status of instances is read: EC2 runs its checks every minute. deniedInterval is
 	// the pause after AWS denied the call, which only a person can change.
 	statusInterval, deniedInterval = time.Minute, 10 * time.Minute
-	// maxParallelDeletions is how many claims are handled in parallel: each takes a few sequential calls of the API
+	// maxParallelDeletions limits how many claims are handled in parallel: each takes a few sequential calls of the API
 	// server.
 	maxParallelDeletions = 10
 )

@@ -53,7 +53,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// resourcePath is what a path of the API server refers to.
+// resourcePath describes what a path of the API server refers to.
 type resourcePath struct{ group, version, kind, subresource string }
 
 // parsePath takes a path such as /apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE or /api/v1/nodes apart. It

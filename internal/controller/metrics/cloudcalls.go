@@ -12,7 +12,7 @@ import (
 // provider is the cloud, as a label.
 const provider = "aws"
 
-// CloudCalls measures what controllers ask of the cloud provider.
+// CloudCalls measures what controllers require of the cloud provider.
 type CloudCalls struct {
 	duration *prometheus.HistogramVec
 	errors   *prometheus.CounterVec

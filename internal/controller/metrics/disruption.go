@@ -140,7 +140,7 @@ func (m *Disruption) declareCosts(d *registrar) {
 	m.CostErrors = d.counter("nodepools", "cost_tracker_errors_total", "Nodes of a NodePool without a known price.", "nodepool")
 }
 
-// Ended counts the deletion of a claim by a command, with its pods. policy is the consolidation policy of its pool for
+// ClaimDisruptedByCommand counts the deletion of a claim by a command, with its pods. policy is the consolidation policy of its pool for
 // consolidation, empty otherwise.
 func (m *Metrics) ClaimDisruptedByCommand(
 	claim *karpv1.NodeClaim,

@@ -12,14 +12,14 @@ import (
 // metric and does not register it. A renewal usually is one update. If that fails, a read and another update follow: the slow path.
 type Lease struct {
 	slow prometheus.Counter
-	// path is how the path of requests for the lease ends.
+	// path states how the path of requests for the lease finishes.
 	path string
 
 	mu   sync.Mutex
 	last renewal
 }
 
-// renewal is where the requests for the lease are: after a renewal, after an update that failed, after the read that followed.
+// renewal states where the requests for the lease are: after a renewal, after an update that failed, after the read that followed.
 type renewal int
 
 const (

@@ -44,7 +44,7 @@ type Metrics struct {
 	// UnknownInstances have this cluster's name in their tags, but no owner; Adopted counts the adopted ones.
 	UnknownInstances prometheus.Gauge
 	Adopted          prometheus.Counter
-	// CollectionRefused is how many instances without a claim the last pass did not terminate because they are too
+	// CollectionRefused counts how many instances without a claim the last pass did not terminate because they are too
 	// many; usually 0.
 	CollectionRefused prometheus.Gauge
 	// JoinFailures by cause: claims with an instance that did not become a node in time. JoinWaste, by cause, is how

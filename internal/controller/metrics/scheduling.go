@@ -19,9 +19,9 @@ func DynamicResources(pod *corev1.Pod) string {
 
 // Scheduling are the metrics of plans and of pending pods.
 type Scheduling struct {
-	// Ignored is how many pods the last plan ignored, because of their spec or their volumes.
+	// Ignored counts how many pods the last plan ignored, because of their spec or their volumes.
 	Ignored prometheus.Gauge
-	// PendingByZone is how many pods are bound to a zone, by controller, zone.
+	// PendingByZone counts how many pods are bound to a zone, by controller, zone.
 	PendingByZone *prometheus.GaugeVec
 	// PodDecision, in seconds: from the time a pod was first seen to the first plan for it.
 	PodDecision prometheus.Histogram
@@ -31,7 +31,7 @@ type Scheduling struct {
 	// ProvisioningBound, by dynamic_resources, and ProvisioningStartup, in seconds since a plan assigned the pod to a healthy pool.
 	ProvisioningBound   *prometheus.HistogramVec
 	ProvisioningStartup prometheus.Histogram
-	// StateNodes is how many nodes the cluster state has, StateSynced 1 while it is synced, StateUnsynced for how many
+	// StateNodes counts how many nodes the cluster state has, StateSynced 1 while it is synced, StateUnsynced for how many
 	// seconds it has not been.
 	StateNodes, StateSynced, StateUnsynced prometheus.Gauge
 	// Plans shows plans in progress.

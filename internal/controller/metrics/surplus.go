@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Surplus is why no pod has come to a node.
+// Surplus states why no pod has come to a node.
 type Surplus string
 
 // The causes of surplus launches: what became of the pods that the NodeClaim was launched for, when its node is removed.

@@ -111,7 +111,7 @@ func (w *Watcher) observeRemoval(claim *karpv1.NodeClaim) {
 	}
 }
 
-// detail is what the instance is.
+// detail returns what the instance is.
 func detail(claim *karpv1.NodeClaim, step recorder.StepKind) string {
 	switch step {
 	case recorder.StepLaunched:

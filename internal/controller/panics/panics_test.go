@@ -121,7 +121,7 @@ func TestSnapshotsOfPanicsDoNotFillTheDisk(t *testing.T) {
 	}
 }
 
-// What cannot be kept is said, and costs nothing else.
+// What cannot be kept is stated, and costs nothing else.
 func TestPanicIsReportedThoughItsSnapshotCannotBeKept(t *testing.T) {
 	var log bytes.Buffer
 	count := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "panics"}, []string{"pass"})

@@ -16,7 +16,7 @@ const (
 	// minRestartBackoff and maxRestartBackoff bound the backoff before a loop that panicked is restarted. They are
 	// those of the kubelet for containers, but for a shorter start: the process' state is intact.
 	minRestartBackoff, maxRestartBackoff = time.Second, 5 * time.Minute
-	// stableRunTime is how long a loop must run for the backoff to start over, as for the kubelet.
+	// stableRunTime sets how long a loop must run for the backoff to start over, as for the kubelet.
 	stableRunTime = 10 * time.Minute
 )
 

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxSnapshots is how many snapshots are kept: the chart's volume holds three of the maximum size, and a few
+	// maxSnapshots limits how many snapshots are kept: the chart's volume holds three of the maximum size, and a few
 	// suffice to reproduce a defect.
 	maxSnapshots = 3
 	// maxSnapshotBytes is the maximum size of a snapshot. 60,000 pods are about 100 MB.

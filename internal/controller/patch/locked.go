@@ -25,7 +25,7 @@ func (l locked) Data(o client.Object) ([]byte, error) {
 // differing returns two objects of one type without the fields that they have in common, but for the metadata. It copies neither.
 func differing(a, b client.Object) (client.Object, client.Object) {
 	if reflect.TypeOf(a) != reflect.TypeOf(b) {
-		return a, b // the patch will say so
+		return a, b // the patch will report it
 	}
 	x, y := shallow(a), shallow(b)
 	for i := range x.Elem().NumField() {

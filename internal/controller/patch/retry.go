@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxAttempts is how often a change is tried against other writers. A conflict costs one read and one refused write,
+// maxAttempts limits how often a change is tried against other writers. A conflict costs one read and one refused write,
 // and three or more writers that hit the same object between our read and our write are rare: after that many attempts
 // the caller's own backoff is the better remedy.
 const maxAttempts = 4

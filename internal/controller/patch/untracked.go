@@ -11,7 +11,7 @@ import (
 
 // Untracked returns a merge patch that also has the API server forget which manager has written which field of the
 // object. From then on, until somebody uses server-side apply, no write to the object is tracked. For an object that
-// only controllers write, the record tells nothing, and takes a quarter of its size and of the CPU time of each write.
+// only controllers write, the record reports nothing, and takes a quarter of its size and of the CPU time of each write.
 //
 // Those who have applied the object before lose their record, too: use it for new objects only.
 func Untracked(p client.Patch) client.Patch { return untracked{p} }

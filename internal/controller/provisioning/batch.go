@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fullBatch is how many new pods are planned without waiting for more: the first of 30,000 pods get their nodes while the last still
+// fullBatch sets how many new pods are planned without waiting for more: the first of 30,000 pods get their nodes while the last still
 // arrive. Those that arrive while the first are planned are planned together, so that it costs at most 1 % more (TestCostOfFullBatch).
 const fullBatch = 1000
 
@@ -27,7 +27,7 @@ type Batch struct {
 	burst        burst
 	// urgent is true if an object has triggered for a new reason, and urgentPass if one did in the last window.
 	urgent, urgentPass bool
-	// awaited are pods whose end another pass is to report.
+	// awaited are pods with an end that another pass is to report.
 	awaited map[types.UID]bool
 	// hurry is called when something triggers for a new reason; nil calls nothing.
 	hurry func()
@@ -54,7 +54,7 @@ func (b *Batch) Urgent() bool {
 	return b.urgentPass
 }
 
-// await sets the pods whose end another pass is to report.
+// await sets the pods with an end that another pass is to report.
 func (b *Batch) await(pods map[types.UID]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,7 +71,7 @@ func (b *Batch) ended(uid types.UID) {
 	}
 }
 
-// untilUrgent returns a context that ends as soon as something has triggered for a new reason since the last window. There is one at a
+// untilUrgent returns a context that finishes as soon as something has triggered for a new reason since the last window. There is one at a
 // time.
 func (b *Batch) untilUrgent(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -158,7 +158,7 @@ func (b *Batch) Wait(ctx context.Context) bool {
 	return true
 }
 
-// planned ends a burst, unless the next one has begun to arrive while it was planned.
+// planned stops a burst, unless the next one has begun to arrive while it was planned.
 func (b *Batch) planned() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

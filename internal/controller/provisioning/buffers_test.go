@@ -44,7 +44,7 @@ func newBuffer(n int32) (*bufferv1.CapacityBuffer, *corev1.PodTemplate) {
 	return b, t
 }
 
-// bufferCondition is what the buffer's condition Provisioning says.
+// bufferCondition returns what the buffer's condition Provisioning states.
 func bufferCondition(f *controllertest.Fixture) string {
 	b, _ := newBuffer(0)
 	f.Get(b)
@@ -130,7 +130,7 @@ func TestPodsBeforeBuffers(t *testing.T) {
 	}
 }
 
-// A buffer whose template has gone, or is not resolved, or whose gate is off, gets no room, and nothing is written.
+// A buffer with a template that has gone, or is not resolved, or with a gate that is off, gets no room, and nothing is written.
 func TestBufferWithoutCapacity(t *testing.T) {
 	for name, gate := range map[string]bool{"gate off": false, "not ready": true} {
 		b, template := newBuffer(2)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// burstSize is how many new pods in a window are a burst. A plan for fewer takes so little that nobody needs to wait for it.
+// burstSize sets how many new pods in a window are a burst. A plan for fewer takes so little that nobody needs to wait for it.
 const burstSize = 500
 
 // burst is whether many pods arrive or are planned. The zero value is none.
 type burst struct {
 	// over is closed when the burst is over; nil while there is none.
 	over chan struct{}
-	// notify is called when a burst begins or has ended; nil tells nobody.
+	// notify is called when a burst begins or has finished; nil reports nobody.
 	notify func(begins bool)
 }
 
@@ -24,7 +24,7 @@ func (u *burst) begin() {
 	}
 }
 
-// end ends the burst, if there is one.
+// end stops the burst, if there is one.
 func (u *burst) end() {
 	if u.over != nil {
 		close(u.over)
@@ -39,7 +39,7 @@ func (u *burst) tell(begins bool) {
 	}
 }
 
-// OnBurst has f told whenever a burst begins and when it has ended. f must return at once. It is called before the first trigger.
+// OnBurst has f called whenever a burst begins and when it has finished. f must return at once. It is called before the first trigger.
 func (b *Batch) OnBurst(f func(begins bool)) { b.burst.notify = f }
 
 // InBurst reports whether many pods arrive or are planned.
@@ -50,7 +50,7 @@ func (b *Batch) InBurst() bool {
 }
 
 // AwaitBurstEnd waits while many pods arrive or are planned, for at most the time given. Other plans would compete with that of the pods
-// for cores and memory, and would be of a cluster that changes meanwhile. It returns false if ctx ends first.
+// for cores and memory, and would be of a cluster that changes meanwhile. It returns false if ctx is done first.
 func (b *Batch) AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool {
 	b.mu.Lock()
 	over := b.burst.over

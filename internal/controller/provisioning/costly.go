@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// costlySteps is how many steps the pods of a namespace may take in each pass and get no node. That is about 20 ms: with a pass
+	// costlySteps sets how many steps the pods of a namespace may take in each pass and get no node. That is about 20 ms: with a pass
 	// every ten seconds, a five-hundredth of a core.
 	costlySteps = 100_000
-	// timePerStep is what a step of such pods takes at most; costlyShare is how many times as long as their plan took such pods wait, so
+	// timePerStep states what a step of such pods takes at most; costlyShare is how many times as long as their plan took such pods wait, so
 	// that they take a fiftieth of a core. longestWait bounds that.
 	timePerStep = 200 * time.Nanosecond
 	costlyShare = 50
@@ -43,11 +43,11 @@ type CostlyPods struct {
 
 // costlyNamespace is the pause of a namespace.
 type costlyNamespace struct {
-	// earliest is when pods with many terms of the namespace are planned again at the earliest, until when the pods are that have got no
-	// node, while the cluster is as it was.
+	// earliest is the time when pods with many terms of the namespace are planned again at the earliest, until when the pods are that have got
+	// no node, while the cluster is as it was.
 	earliest, until time.Time
 	cluster         uint64
-	// pods are those that have got no node.
+	// pods are the pods that have got no node.
 	pods  map[types.UID]bool
 	times int
 }
@@ -89,7 +89,7 @@ func (c *CostlyPods) postponed(snap *snapshot.Snapshot, now time.Time) map[types
 	return out
 }
 
-// record begins the pauses of the namespaces that the plan names, and ends those of others that were planned.
+// record begins the pauses of the namespaces that the plan names, and stops those of others that were planned.
 func (c *CostlyPods) record(snap *snapshot.Snapshot, plan *schedule.Plan, now time.Time) {
 	if c == nil {
 		return
@@ -186,7 +186,7 @@ func (c *CostlyPods) Without(snap *snapshot.Snapshot, now time.Time) *snapshot.S
 	return without(snap, c.postponed(snap, now))
 }
 
-// rejections are those of pods that a plan leaves out.
+// rejections returns those of pods that a plan leaves out.
 func rejections(snap *snapshot.Snapshot, pods map[types.UID]time.Time) []schedule.Rejection {
 	var out []schedule.Rejection
 	for _, pod := range snap.Pods {

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
-// Whoever looks at a claim, or at the events of its pods, finds the decision in the recording.
+// Anyone who looks at a claim, or at the events of its pods, finds the decision in the recording.
 func TestTheClaimAndTheEventNameTheDecision(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a"))
 	rec, err := recorder.New(recorder.Config{Size: recorder.MinSize, Log: f.Log, Now: f.Now})

@@ -22,7 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxPlansPerPass is how often one pass plans: usually once, and again without the pods that cause invalid claims. Pods
+// maxPlansPerPass limits how often one pass plans: usually once, and again without the pods that cause invalid claims. Pods
 // with different mistakes may take a plan each, since the API server may name the second mistake only when the first is
 // gone.
 const maxPlansPerPass = 3

@@ -105,7 +105,7 @@ func TestPodWithARejectedNodeClaimDoesNotBlockOthers(t *testing.T) {
 	checkQuarantined(t, f, metrics.QuarantinedForClaim, 1)
 }
 
-// A claim that is refused for its pool is refused whoever it is for: all pods get an event, and it is tried again
+// A claim that is refused for its pool is refused anyone who it is for: all pods get an event, and it is tried again
 // before long.
 func TestEveryClaimOfAPoolIsRejected(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", allowTeams),

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// launchWaitTimeout is how long a pass waits for a launch in progress: a launch takes a second or two, so one that
+	// launchWaitTimeout sets how long a pass waits for a launch in progress: a launch takes a second or two, so one that
 	// takes ten times as long has most likely failed. launchPollInterval is how often the pass checks.
 	launchWaitTimeout  = 20 * time.Second
 	launchPollInterval = 500 * time.Millisecond
-	// launchTurn is how much longer it waits for each claim without an instance: the launches of a burst take turns at
+	// launchTurn sets how much longer it waits for each claim without an instance: the launches of a burst take turns at
 	// EC2 and at the API server. With 1,000 nodes on two cores, 201 claims had no instance yet when a pass gave up
 	// waiting, and it launched 72 nodes too many.
 	launchTurn = 100 * time.Millisecond
@@ -26,7 +26,7 @@ const (
 )
 
 // lockAndSnapshot returns a snapshot and holds the provisioning lock until done is called. First it waits for launches
-// of claims whose pods have been evicted and re-created under other names, or run on the node of another claim: until such a claim has
+// of claims with pods that have been evicted and re-created under other names, or run on the node of another claim: until such a claim has
 // launched, its capacity is unknown, and a plan would launch a second node for the pods that wait. It does not wait for a claim that is
 // older than launchTimeout, nor longer than launchWaitTimeout in all.
 func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
@@ -100,7 +100,8 @@ func waitsForLaunch(snap *snapshot.Snapshot) bool {
 	return false
 }
 
-// launchTimeout is the age up to which a claim without an instance counts as one whose launch is in progress. Cost: linear in the nodes.
+// launchTimeout is the age up to which a claim without an instance counts as one with a launch that is in progress. Cost: linear in the
+// nodes.
 func launchTimeout(snap *snapshot.Snapshot) time.Duration {
 	timeout := launchWaitTimeout
 	for i := range snap.Nodes {

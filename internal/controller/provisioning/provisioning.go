@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
@@ -33,7 +34,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
-// maxParallelCreates is how many NodeClaims are created in parallel. The calls share the client's rate limit with all
+// maxParallelCreates limits how many NodeClaims are created in parallel. The calls share the client's rate limit with all
 // other controllers, so many more would only wait in the client. On a loaded API server they would also delay the launch of the first.
 const maxParallelCreates = 10
 
@@ -68,6 +69,8 @@ type Provisioner struct {
 	// TerminateFirst is the feature gate TerminateFirstDrift: launches that make up for drifted nodes which went first count for
 	// the breaker.
 	TerminateFirst bool
+	// Pace divides the pauses between nodes that refuse their pods.
+	Pace pace.Pace
 	// Solve computes plans; nil means schedule.Solve.
 	Solve func(*snapshot.Snapshot, schedule.Budget) schedule.Plan
 	// PlanBuffers computes the capacity for capacity buffers; nil means buffer.Plan.
@@ -84,7 +87,7 @@ type Provisioner struct {
 	Turns *turns.Turns
 
 	plans int // computed so far
-	// classes are those of pods that have not changed since a pass before; classesUsed is how many pods waited in the last pass.
+	// classes are the classes of pods that have not changed since a pass before; classesUsed is how many pods waited in the last pass.
 	classes     refusal.Classes
 	classesUsed int
 	// failedSearches counts consecutive searches that did not find the cause of a panic. The next one starts at
@@ -96,7 +99,7 @@ type Provisioner struct {
 // NeedLeaderElection makes sure that only one process provisions.
 func (p *Provisioner) NeedLeaderElection() bool { return true }
 
-// Start runs a pass for each batch of pods until ctx ends.
+// Start runs a pass for each batch of pods until ctx is done.
 func (p *Provisioner) Start(ctx context.Context) error {
 	for p.Batch.Wait(ctx) {
 		// A panic outside of planning is a defect as well, but no reason to stop: the next pass may succeed.
@@ -182,7 +185,7 @@ func (p *Provisioner) tryNode(ctx context.Context, refused *refusals) error {
 	return p.planAndLaunch(ctx, planned{snap, refused, true}).err
 }
 
-// planned is what is planned: the pods of a snapshot, without those for which no node may be launched. probing is true if one may be
+// planned describes what is planned: the pods of a snapshot, without those for which no node may be launched. probing is true if one may be
 // for pods that are due.
 type planned struct {
 	all     *snapshot.Snapshot
@@ -244,7 +247,7 @@ type solved struct {
 	dropped map[types.UID]bool
 	refused *refusals
 	one     bool
-	// unwritten is why a history of refused pods could not be written, which affects only these.
+	// unwritten states why a history of refused pods could not be written, which affects only these.
 	unwritten error
 }
 

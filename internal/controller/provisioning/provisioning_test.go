@@ -252,7 +252,7 @@ func TestLostCreateResponses(t *testing.T) {
 	}
 }
 
-// A claim says when the prices or the capacity of its types are a user's.
+// A claim states when the prices or the capacity of its types are a user's.
 func TestClaimOfOverlaidTypes(t *testing.T) {
 	pool, plain, priced, larger := controllertest.Pool("general"), engine.Types()[0], engine.Types()[1], engine.Types()[2]
 	priced.Offerings[0].PriceOverlaid = true
@@ -501,7 +501,7 @@ func TestOnePodOneClaimAtATime(t *testing.T) {
 		}
 		return out
 	}
-	// Long after the node has come up, the list is no promise any more, but it still says so.
+	// Long after the node has come up, the list is no promise any more, but it still reports it.
 	for _, later := range []time.Duration{0, time.Minute} {
 		f := world(t)
 		f.Clock = f.Clock.Add(later)

@@ -127,7 +127,7 @@ func TestPodThatMakesTheEnginePanicDoesNotBlockOthers(t *testing.T) {
 	if got := nominated(t, f); !slices.Contains(got, "f") || counted() != 2 {
 		t.Errorf("claims for %v, %d panics", got, counted())
 	}
-	// A pod of the same owner that is mended is planned at once.
+	// A pod of the same owner that is repaired is planned at once.
 	f.Do(f.API.Create(t.Context(), pending("mended", matchesSet("hostile"))))
 	run(t, p)
 	if got := nominated(t, f); !slices.Contains(got, "mended") || slices.Contains(got, "bad-1") {
@@ -220,7 +220,7 @@ func (b *panickingState) Snapshot(ctx context.Context) (*snapshot.Snapshot, erro
 	return b.clusterState.Snapshot(ctx)
 }
 
-// A panic beside the planning neither ends the process nor keeps others from creating claims.
+// A panic beside the planning neither stops the process nor keeps others from creating claims.
 func TestPanicWhileReadingTheClusterIsAnError(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a"))
 	p := provisioner(f)

@@ -21,12 +21,12 @@ import (
 // refusedPods are the pending pods of a pool for which nodes were launched in vain.
 type refusedPods struct {
 	waiting, held int
-	// last is the verdict on those whose node was found last, kinds how many kinds of pods there are.
+	// last is the verdict on those with a node that was found last, kinds how many kinds of pods there are.
 	last  refusal.Verdict
 	kinds map[string]bool
 }
 
-// report publishes what the verdicts say: an event on each pod, a condition and an event on each pool, and metrics. It keeps the nodes
+// report publishes what the verdicts state: an event on each pod, a condition and an event on each pool, and metrics. It keeps the nodes
 // that may still come to suit their pods.
 func (r *refusals) report(ctx context.Context) error {
 	byPool := map[string]*refusedPods{}

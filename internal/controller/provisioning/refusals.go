@@ -25,17 +25,17 @@ import (
 const (
 	// codePodsRefused is the rejection code of pods for which no other node is launched, since nodes were launched for them in vain.
 	codePodsRefused schedule.Code = karpv1.ConditionPodsRefused
-	// maxReplans is how often a pass plans again without pods that its plan has another node for: the room that they leave may change
+	// maxReplans limits how often a pass plans again without pods that its plan has another node for: the room that they leave may change
 	// the nodes of others. After that, launches for such pods are dropped.
 	maxReplans = 3
-	// keepRefused is how long a node that does not run its pods is kept for them, though it is empty: as long as a fault that ends by
+	// keepRefused sets how long a node that does not run its pods is kept for them, though it is empty: as long as a fault that finishes by
 	// itself usually takes, such as an agent that is slow to remove its taint, or a webhook that is down.
 	keepRefused = 10 * time.Minute
 	// refusedEventWindow is the dedupe window of the event on a pool.
 	refusedEventWindow = 15 * time.Minute
 )
 
-// refusals is what a pass knows of nodes that were launched for pods in vain.
+// refusals describes what a pass knows of nodes that were launched for pods in vain.
 type refusals struct {
 	p    *Provisioner
 	snap *snapshot.Snapshot
@@ -46,7 +46,7 @@ type refusals struct {
 	classes   refusal.Classes
 	// verdicts are by class.
 	verdicts map[string]refusal.Verdict
-	// failed are pools whose history could not be written. undecided are classes whose node is too young to tell.
+	// failed are pools with a history that could not be written. undecided are classes with a node that is too young to report.
 	failed, undecided map[string]bool
 	// nominated are the pods that a claim in flight, or a node that has just come up, is for: the plan keeps their room there.
 	nominated map[types.UID]bool
@@ -111,7 +111,7 @@ func (r *refusals) read(ctx context.Context, pool *karpv1.NodePool) {
 	r.changed[pool.Name] = h.Expire(r.snap.Now) || changed
 }
 
-// causeOf is what the outcome for nodes of the pool depends on; false if it is not known now.
+// causeOf returns what the outcome for nodes of the pool depends on; false if it is not known now.
 func (p *Provisioner) causeOf(ctx context.Context, pool *karpv1.NodePool) (refusal.Cause, bool) {
 	class := &awsv1.EC2NodeClass{}
 	key := client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}
@@ -155,7 +155,7 @@ func (r *refusals) add(found []refusal.Finding) {
 		if h == nil { // the pool is gone, and launches nothing
 			continue
 		}
-		for _, f := range h.Add(list, r.snap.Now) {
+		for _, f := range h.Add(list, r.snap.Now, r.p.Pace.Of(refusal.FirstPause)) {
 			r.changed[name] = true
 			if f.Outcome == refusal.Refused {
 				r.p.Metrics.RefusedNodes.WithLabelValues(name, string(f.Cause)).Inc()
@@ -182,8 +182,8 @@ func (r *refusals) judge() {
 	}
 }
 
-// write writes the histories that have changed. A pool whose history could not be written launches nothing for the pods concerned: what
-// is not written is forgotten by the next process.
+// write writes the histories that have changed. A pool with a history that could not be written launches nothing for the pods concerned:
+// what is not written is forgotten by the next process.
 func (r *refusals) write(ctx context.Context) error {
 	var errs []error
 	for name, changed := range r.changed {

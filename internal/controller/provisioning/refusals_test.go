@@ -35,7 +35,7 @@ type refusingCluster struct {
 	laterAfter time.Duration
 	// consolidates removes each node that nothing came to, as soon as it may.
 	consolidates bool
-	// events are those that were recorded.
+	// events are the events that were recorded.
 	events []string
 }
 
@@ -70,7 +70,7 @@ func (c *refusingCluster) run(d time.Duration) {
 	}
 }
 
-// advance gives a claim its node, and ends it if consolidation would.
+// advance gives a claim its node, and stops it if consolidation would.
 func (c *refusingCluster) advance(claim *karpv1.NodeClaim) {
 	if initialized, _ := condition.Get(claim, karpv1.ConditionInitialized); initialized.Status == metav1.ConditionTrue {
 		node := c.Node("node-" + claim.Name)

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// retriggerInterval is how often pods that still need capacity, or a node that is terminating, trigger another pass.
+// retriggerInterval sets how often pods that still need capacity, or a node that is terminating, trigger another pass.
 const retriggerInterval = 10 * time.Second
 
 // podEvents reports the changes of pods: see cluster.CachedPods.
@@ -45,7 +45,7 @@ type PodTrigger struct {
 // NeedLeaderElection makes sure that only the process that provisions triggers.
 func (t *PodTrigger) NeedLeaderElection() bool { return true }
 
-// Start triggers until ctx ends.
+// Start triggers until ctx is done.
 func (t *PodTrigger) Start(ctx context.Context) error {
 	t.waiting = map[types.UID]bool{}
 	stop := make(chan struct{})
@@ -62,7 +62,7 @@ func (t *PodTrigger) Start(ctx context.Context) error {
 
 func (t *PodTrigger) changed(pod *corev1.Pod) {
 	_, grouped := snapshot.PodGroupOf(pod)
-	// A pass decides whether it needs a node. It reports why a group is held, too, of whose pods kube-scheduler says nothing.
+	// A pass decides whether it needs a node. It reports why a group is held, too: kube-scheduler reports nothing of its pods.
 	perhaps := snapshot.FailsToBind(pod) || snapshot.Nominated(pod) || grouped && snapshot.Arriving(pod)
 	if !snapshot.Provisionable(pod) && !perhaps {
 		t.deleted(pod)

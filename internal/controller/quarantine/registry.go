@@ -30,10 +30,10 @@ const (
 	// maxRefusedBackoff is the upper bound for rejected claims: an admission policy may reject them, which can change
 	// without the pods.
 	maxRefusedBackoff = 5 * time.Minute
-	// unprovenBackoff is how long units are quarantined that a search did not reach: until the next pass, which
+	// unprovenBackoff sets how long units are quarantined that a search did not reach: until the next pass, which
 	// searches on.
 	unprovenBackoff = 10 * time.Second
-	// retention is how long an expired entry is kept, with its backoff.
+	// retention sets how long an expired entry is kept, with its backoff.
 	retention = 2 * maxBackoff
 )
 

@@ -6,13 +6,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// MaxPlans is how many plans a search computes at most. One culprit among n units takes about 2·log2(n) plans, so this
+// MaxPlans limits how many plans a search computes at most. One culprit among n units takes about 2·log2(n) plans, so this
 // suffices for several culprits; a plan of a large cluster takes about a second.
 const MaxPlans = 120
 
 // Suspects is the result of a search: the units to leave out.
 type Suspects struct {
-	// Proven units fail a plan that passes without them. Unproven units were not tried before the search ended.
+	// Proven units fail a plan that passes without them. Unproven units were not tried before the search finished.
 	Proven, Unproven Set
 	// Found is false if plans fail whatever is left out: then the cause is not a pod.
 	Found bool

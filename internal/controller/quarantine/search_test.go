@@ -48,7 +48,7 @@ func owners(set Set) []string {
 	return out
 }
 
-// Whoever is poisonous alone is left out, nobody else; of those that are only together, one of each pair. It takes few
+// Anyone who is poisonous alone is left out, nobody else; of those that are only together, one of each pair. It takes few
 // plans.
 func TestSearchFindsTheCulprits(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 1))
@@ -99,7 +99,7 @@ func TestSearchFindsTheCulprits(t *testing.T) {
 	}
 }
 
-// However many are poisonous, the search ends; whom it did not get to is left out for this pass only.
+// However many are poisonous, the search finishes; whom it did not get to is left out for this pass only.
 func TestSearchEndsWithManyCulprits(t *testing.T) {
 	s, unitIndex, tests := manyPods(5000), NewUnits(), 0
 	got := FindCause(s, nil, unitIndex, func(out Set) bool {

@@ -13,12 +13,12 @@ import (
 // Turns are the passes that are in progress. The zero value has none. It is safe for concurrent use.
 type Turns struct {
 	mu sync.Mutex
-	// taken is how many passes are in progress; over is closed when none is any more, and nil while none is.
+	// taken counts how many passes are in progress; over is closed when none is any more, and nil while none is.
 	taken int
 	over  chan struct{}
 }
 
-// Take waits until no pass is in progress, for at most the time given and not after ctx ends, and begins one in any case. It lasts until
+// Take waits until no pass is in progress, for at most the time given and not after ctx is done, and begins one in any case. It lasts until
 // end is called.
 func (t *Turns) Take(ctx context.Context, atMost time.Duration) (end func()) {
 	timer := time.NewTimer(atMost)

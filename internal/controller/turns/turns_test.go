@@ -33,7 +33,7 @@ func TestTurns(t *testing.T) {
 		third := take(t.Context(), 3*time.Second, 7*time.Second)
 		second()
 		third()
-		// All are over: the next one begins at once, and who waited when the process ends goes on.
+		// All are over: the next one begins at once, and who waited when the process finishes goes on.
 		last := take(t.Context(), time.Minute, 7*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -27,9 +27,9 @@ import (
 var Start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 const (
-	// tick is how far the clock advances in each round.
+	// tick sets how far the clock advances in each round.
 	tick = 5 * time.Second
-	// quietRounds is how many consecutive rounds without a write end a scenario; some waits take more than one round.
+	// quietRounds sets how many consecutive rounds without a write end a scenario; some waits take more than one round.
 	quietRounds = 3
 	maxRounds   = 100
 )
@@ -46,7 +46,7 @@ type Scenario struct {
 	Check func(t *testing.T, w *World)
 }
 
-// Actor is a reconciler and the kind whose objects it reconciles.
+// Actor is a reconciler and the kind with objects that it reconciles.
 type Actor struct {
 	Reconciler reconcile.Reconciler
 	Kind       client.ObjectList

@@ -174,7 +174,7 @@ func TestFromClaimToNode(t *testing.T) {
 	})
 }
 
-// up is a claim whose node is ready for use.
+// up is a claim with a node that is ready for use.
 func up() []client.Object {
 	claim := newClaim()
 	node := joining(0, &kill.Instance{ProviderID: "aws:///us-east-1a/i-1"})
@@ -193,7 +193,7 @@ func up() []client.Object {
 }
 
 // terminationScenario lets a pod run on a node that is ready, wants the node gone once it does, and lets the pod leave
-// when it is asked to.
+// when it is requested to.
 type terminationScenario struct {
 	// gone deletes what sets the end in motion.
 	gone func(t *testing.T, w *kill.World)

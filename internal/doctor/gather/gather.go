@@ -28,7 +28,7 @@ type Cloud interface {
 	MissingPermissions(ctx context.Context) []string
 }
 
-// Sources are where facts come from.
+// Sources states where facts come from.
 type Sources struct {
 	Kubernetes client.Reader
 	// Pods lists all pods; nil reads them from Kubernetes.
@@ -37,9 +37,9 @@ type Sources struct {
 	Cloud       Cloud
 	NoCloud     string
 	ClusterName string
-	// Mismatch is why the named cluster is not that of the API server; empty if it is.
+	// Mismatch states why the named cluster is not that of the API server; empty if it is.
 	Mismatch string
-	// Unproven is why it may be another one; empty if it is not. Then nothing is concluded from what the account has under this name.
+	// Unproven states why it may be another one; empty if it is not. Then nothing is concluded from what the account has under this name.
 	Unproven string
 	Now      time.Time
 }

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxOwners is how many owners of a rule are measured one by one: as many as a line of the report can name.
+	// maxOwners limits how many owners of a rule are measured one by one: as many as a line of the report can name.
 	maxOwners = 5
 	// LeastCost is the least cost that is reported, in $/h: less is printed as zero.
 	LeastCost = 0.00005
 )
 
-// Settings are what an attribution depends on besides snapshot and plan.
+// Settings describes what an attribution depends on besides snapshot and plan.
 type Settings struct {
 	// Budget bounds each of the plans, as it bounded the plan at hand.
 	Budget schedule.Budget
@@ -33,28 +33,28 @@ type Settings struct {
 	Owner func(*corev1.Pod) string
 }
 
-// Cost is what a rule costs.
+// Cost describes what a rule costs.
 type Cost struct {
 	Rule Rule
-	// Hourly is how much less the plan without the rule costs, in $/h, nodes' overhead costs included.
+	// Hourly states how much less the plan without the rule costs, in $/h, nodes' overhead costs included.
 	Hourly float64
-	// Owners are those with the highest costs, the highest first. Owners that cost nothing alone are left out.
+	// Owners are the owners with the highest costs, the highest first. Owners that cost nothing alone are left out.
 	Owners []OwnerCost
 	// Unmeasured counts the owners that were not measured one by one.
 	Unmeasured int
 }
 
-// OwnerCost is what the rule of one workload or NodePool costs.
+// OwnerCost describes what the rule of one workload or NodePool costs.
 type OwnerCost struct {
 	Owner  string
 	Hourly float64
 }
 
-// Result is what the rules cost.
+// Result describes what the rules cost.
 type Result struct {
-	// Costs are those of all rules that cost something, the highest first.
+	// Costs are the costs of all rules that cost something, the highest first.
 	Costs []Cost
-	// Gap is how much the plan costs above its lower bound, in $/h. GapByRules is the part of it that is due to
+	// Gap states how much the plan costs above its lower bound, in $/h. GapByRules is the part of it that is due to
 	// rules that the bound leaves out, together: see Rule.Unbounded. The rest is room on nodes that pods cannot fill.
 	Gap, GapByRules float64
 	// Unmeasured are the rules that Settings.Steps did not reach. GapByRules is then zero. Steps is what all plans took.
@@ -123,7 +123,7 @@ func newComparison(s *snapshot.Snapshot, plan *schedule.Plan, settings Settings)
 	return &comparison{settings: settings, s: &own, cost: plan.Stats.HourlyCost + plan.Stats.NodeCost}
 }
 
-// together is what several rules cost together.
+// together returns what several rules cost together.
 func (c *comparison) together(rules []Rule, measured []Cost) float64 {
 	if len(rules) == 1 {
 		if i := slices.IndexFunc(measured, func(x Cost) bool { return x.Rule == rules[0] }); i >= 0 {
@@ -136,7 +136,7 @@ func (c *comparison) together(rules []Rule, measured []Cost) float64 {
 	return c.savings(rules, "")
 }
 
-// savings is how much less the plan costs in which some rules do not count, for all owners or for one. It is zero where
+// savings returns how much less the plan costs in which some rules do not count, for all owners or for one. It is zero where
 // that plan costs more, or leaves out pods: then nothing is known of the rules' cost.
 func (c *comparison) savings(rules []Rule, owner string) float64 {
 	s := c.s
@@ -213,12 +213,12 @@ func (r Rule) declaredBy(p *snapshot.Pool, labels *requirement.Labels) bool {
 // owner declares a rule.
 type owner struct {
 	name string
-	// cpu is what its pods request together, in thousandths; pools come before all workloads.
+	// cpu holds what its pods request together, in thousandths; pools come before all workloads.
 	cpu  int64
 	pool bool
 }
 
-// owners are those of a rule, the largest first: their rules are the most likely to cost something.
+// owners returns those of a rule, the largest first: their rules are the most likely to cost something.
 func (c *comparison) owners(r Rule) []owner {
 	if r == ReservedRules && !c.hasReservations() {
 		return nil

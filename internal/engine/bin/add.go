@@ -102,7 +102,7 @@ func (s *Set) NewNodes() []topology.NewNode {
 	return out
 }
 
-// heldOutcomes are the instances that hold the pods of a bin, while no pod is added. They are found when they are first asked for.
+// heldOutcomes are the instances that hold the pods of a bin, while no pod is added. They are found when they are first requested.
 type heldOutcomes struct {
 	*nodepool.Candidates
 	s     *Set
@@ -111,7 +111,7 @@ type heldOutcomes struct {
 	known map[string]bool // by what a pod selects
 }
 
-// stepsPerOutcome is what it counts to look at the offerings of a type.
+// stepsPerOutcome states what it counts to look at the offerings of a type.
 const stepsPerOutcome = 8
 
 // MaySatisfy implements topology.Outcomes.

@@ -44,7 +44,7 @@ type Bin struct {
 	// version counts the bin's changes; roomVersion is the version at which room was exact.
 	version, roomVersion int
 	reservedLimits       resources.Vec
-	// deviceOptions are how the pods with resource claims get their devices, one by one; devices is what they get.
+	// deviceOptions states how the pods with resource claims get their devices, one by one; devices is what they get.
 	deviceOptions []*devices.Option
 	devices       []plan.DeviceUse
 	// relaxed is true if minValues were lowered.
@@ -63,7 +63,7 @@ type classCount struct {
 // Template is the pool that the bin is in.
 func (b *Bin) Template() *nodepool.Template { return b.t }
 
-// Candidates are what the bin can become.
+// Candidates returns what the bin can become.
 func (b *Bin) Candidates() *nodepool.Candidates { return b.cands }
 
 // Contents are the classes of the bin's pods, in the order in which they came, each with the number of its pods.
@@ -107,20 +107,20 @@ func (b *Bin) OnlyClass() *podclass.Class {
 	return nil
 }
 
-// Growth is what a bin becomes with one more pod.
+// Growth describes what a bin becomes with one more pod.
 type Growth struct {
 	cands          *nodepool.Candidates
 	first          int
 	reservedLimits resources.Vec // nil if the pool has no limits
 	relaxed        bool
 	reservation    int
-	// devices is how the pod gets its devices; nil if it requests none.
+	// devices states how the pod gets its devices; nil if it requests none.
 	devices *devices.Option
 	// avoided are the DaemonSets that the pod keeps apart from, by number.
 	avoided resources.Bitset
 }
 
-// Candidates are what the bin can become with the pod.
+// Candidates returns what the bin can become with the pod.
 func (g *Growth) Candidates() *nodepool.Candidates { return g.cands }
 
 // First is the index of the cheapest candidate that holds all pods.
@@ -160,7 +160,7 @@ func (b *Bin) ceilingIn(m Mode) float64 {
 	return b.ceiling
 }
 
-// undecidedOf is how many pods of the bin the group counts without knowing their domain.
+// undecidedOf returns how many pods of the bin the group counts without knowing their domain.
 func (b *Bin) undecidedOf(g *topology.Group) int {
 	if g.Undecided() == 0 {
 		return 0
@@ -177,8 +177,8 @@ func (b *Bin) undecidedOf(g *topology.Group) int {
 	return n
 }
 
-// undecidedBefore is how many of those pods kube-scheduler may have to place before a pod of the class: they have rules that count it. It
-// can place the others after it.
+// undecidedBefore returns how many of those pods kube-scheduler may have to place before a pod of the class: they have rules that count it.
+// It can place the others after it.
 func (b *Bin) undecidedBefore(g *topology.Group, c *podclass.Class) int {
 	n := 0
 	for _, h := range b.contents {

@@ -347,7 +347,7 @@ func TestTheCheapestDomainIsDecidedForPodsThatFollow(t *testing.T) {
 	}
 }
 
-// A bin whose types exist in one zone only is there, whatever its requirements allow.
+// A bin with types that exist in one zone only is there, whatever its requirements allow.
 func TestBinsAreCommittedToWhereTheirTypesAre(t *testing.T) {
 	large := WithOfferings(Type("large", 2, "cpu", "4", "memory", "64Gi", "pods", "10"), Offering("z3", "on-demand", 2))
 	small := Type("small", 1, "cpu", "2", "memory", "64Gi", "pods", "10")

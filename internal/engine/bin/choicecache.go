@@ -11,7 +11,7 @@ import (
 // domainChoices are the choices of domains that topology leaves to a bin with these candidates.
 type domainChoices struct {
 	cands *nodepool.Candidates
-	// blocked is why there are none.
+	// blocked states why there are none.
 	blocked *Refusal
 	list    []topology.Choice
 	// narrowed are the candidates of each choice; nil until first used.

@@ -36,7 +36,7 @@ func (s *Set) Commit(waiting map[*topology.Group]bool) (changed bool, checked in
 }
 
 // uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
-// pods, or tell nodes apart that count for them, sorted.
+// pods, or distinguish nodes  that count for them, sorted.
 func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
 	known, seen := map[string]bool{}, map[*topology.Group]bool{}
 	var out []string
@@ -73,7 +73,7 @@ func (s *Set) ownFit(b *Bin) nodepool.FitQuery {
 	return b.fitQuery(Growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, s.blockedGroups(b, request{}))
 }
 
-// fitting is what a bin can be launched as, as it is now.
+// fitting describes what a bin can be launched as, as it is now.
 type fitting struct {
 	types         []nodepool.Candidate
 	reqs          requirement.Set
@@ -143,7 +143,7 @@ func (s *Set) inReservation(b *Bin) requirement.Set {
 	return reqs.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
 }
 
-// capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.
+// capacityTypes returns those that a claim of these types would name: the available ones, unless minValues needs more.
 func (b *Bin) capacityTypes(types []nodepool.Candidate) []string {
 	var all, available []string
 	for _, cand := range types {

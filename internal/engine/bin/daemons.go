@@ -11,7 +11,7 @@ import (
 // maxDaemonChoices bounds how many combinations of DaemonSets that a pod can follow are tried for one bin.
 const maxDaemonChoices = 16
 
-// stepsPerView is what it costs to copy a view and to look at its domains.
+// stepsPerView states what it costs to copy a view and to look at its domains.
 const stepsPerView = 3
 
 // typesPerStep is of how many instance types the labels are looked at in the time of a step.

@@ -2,9 +2,9 @@
 // whether they take one pod more.
 //
 // A Bin is a planned NodeClaim: a pool, requirements, pods, and the instance types that still hold them. It grows pod by
-// pod. Grow says what a bin becomes with a pod more, and changes nothing. Add makes it so. Between the two, nothing else may
+// pod. Grow states what a bin becomes with a pod more, and changes nothing. Add makes it so. Between the two, nothing else may
 // happen. A Set is all bins of a run, with all that they share: what is counted per domain, free slots of reservations,
-// devices. Clear ends the run, and leaves it to the owners of those to undo what bins have taken.
+// devices. Clear stops the run, and leaves it to the owners of those to undo what bins have taken.
 //
 // # Invariants
 //
@@ -14,7 +14,7 @@
 // What a bin may count against limits and reservations is taken as it grows, and covers at least its first type. What
 // topology counts of its pods is as exact as its requirements: narrowing a bin counts them anew.
 //
-// A refusal that is final stays for the rest of the run: see List, which never asks such a bin again.
+// A refusal that is final stays for the rest of the run: see List, which never queries such a bin again.
 //
 // # Cost
 //

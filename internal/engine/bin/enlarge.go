@@ -2,7 +2,7 @@ package bin
 
 import "github.com/dovetail-k8s/dovetail/internal/engine/resources"
 
-// enlargeWindow is how many of the last bins may be enlarged instead of opening another. Older bins have been passed
+// enlargeWindow sets how many of the last bins may be enlarged instead of opening another. Older bins have been passed
 // over by all pods since, and checking all of them would make a plan quadratic in nodes.
 const enlargeWindow = 8
 

@@ -162,7 +162,7 @@ func (s *Set) chooseDomains(b *Bin, a request, cands *nodepool.Candidates) (Grow
 	return Growth{}, last
 }
 
-// stepsPerChoice is what a choice of domains costs: the instance types that are left, and a walk along them.
+// stepsPerChoice states what a choice of domains costs: the instance types that are left, and a walk along them.
 const stepsPerChoice = 64
 
 func (s *Set) onlyHosts(views []topology.View) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// MaxInstanceTypes is how many types one claim names at most, cheapest first: as many as Karpenter names.
+// MaxInstanceTypes limits how many types one claim names at most, cheapest first: as many as Karpenter names.
 const MaxInstanceTypes = 600
 
 // Failure is the pods of a bin that cannot be launched, and why.

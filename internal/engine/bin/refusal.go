@@ -2,7 +2,7 @@ package bin
 
 import "github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 
-// Refusal is why a bin does not take a pod. It is valid until the next Grow.
+// Refusal states why a bin does not take a pod. It is valid until the next Grow.
 type Refusal struct {
 	code rejection.Code
 	// final is true when nothing later in this run can change it.
@@ -19,7 +19,7 @@ func (r *Refusal) Code() rejection.Code { return r.code }
 // Final is true when nothing later in this run can change it.
 func (r *Refusal) Final() bool { return r.final }
 
-// refusals are those by frequent rules, allocated once.
+// refusals are the refusals by frequent rules, allocated once.
 type refusals struct {
 	full, taint, topology, limits refusalPair
 	requirement                   Refusal

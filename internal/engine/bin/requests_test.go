@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// classRequesting is a class of pods that request what the list says, and a place for a pod.
+// classRequesting is a class of pods that request what the list states, and a place for a pod.
 func classRequesting(t *testing.T, axes resources.Axes, list corev1.ResourceList) *podclass.Class {
 	t.Helper()
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list}}}}}

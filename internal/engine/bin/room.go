@@ -54,7 +54,7 @@ func (s *Set) roomFor(c *podclass.Class) roomtree.Room {
 	return roomtree.Room{CPU: c.Requests()[s.cpu], Memory: c.Requests()[s.memory]}
 }
 
-// requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached
+// requestsIn returns what a pod of the class requests in the bin: a volume that it shares with pods there is attached
 // already.
 func (s *Set) requestsIn(b *Bin, c *podclass.Class) resources.Vec {
 	if len(c.Shared()) == 0 {

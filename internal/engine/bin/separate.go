@@ -23,7 +23,7 @@ func (s *Set) Separate(v topology.View) (chosen bool, checked int) {
 	return false, checked
 }
 
-// countedBy is how many pods of the bin the group counts in each domain that the bin may come up in, with those of DaemonSets.
+// countedBy returns how many pods of the bin the group counts in each domain that the bin may come up in, with those of DaemonSets.
 func (b *Bin) countedBy(g *topology.Group) (n int) {
 	for _, h := range b.contents {
 		for _, list := range [...][]*topology.Group{h.class.Matches(), h.class.Declares()} {

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// Config is what the bins of a plan depend on. A Set changes what topology counts, the free slots of reservations, the
+// Config describes what the bins of a plan depend on. A Set changes what topology counts, the free slots of reservations, the
 // free devices, and what the pools' limits leave.
 type Config struct {
 	Axes     resources.Axes

@@ -32,13 +32,13 @@ const (
 	maxProbe   = 4 * time.Hour
 )
 
-// DefaultThreshold is how many failures pause a reason where nothing else is configured.
+// DefaultThreshold sets how many failures pause a reason where nothing else is configured.
 const DefaultThreshold = 2
 
-// minOutcomes is how many outcomes of a reason are remembered at least.
+// minOutcomes sets how many outcomes of a reason are remembered at least.
 const minOutcomes = 10
 
-// Cause is what the outcomes of a pool's claims depend on. If it changes, the history is reset.
+// Cause describes what the outcomes of a pool's claims depend on. If it changes, the history is reset.
 type Cause struct {
 	// Pool and Class are generations.
 	Pool     int64     `json:"pool"`
@@ -52,7 +52,7 @@ type History struct {
 	Reasons map[karpv1.DisruptionReason]*Record `json:"reasons,omitempty"`
 	// Soaks are the nodes that came up and failed soon after; nil if none did.
 	Soaks *SoakRecord `json:"soaks,omitempty"`
-	// Since is when the cause was first seen: older claims say nothing about it.
+	// Since is the time when the cause was first seen: older claims state nothing about it.
 	Since metav1.Time `json:"since"`
 }
 
@@ -60,25 +60,25 @@ type History struct {
 type Record struct {
 	// Outcomes are the last ones, oldest first, one per claim.
 	Outcomes []Outcome `json:"outcomes,omitempty"`
-	// Past is when the last dropped outcome was decided; anything up to then has been counted.
+	// Past is the time when the last dropped outcome was decided; anything up to then has been counted.
 	Past metav1.Time `json:"past,omitzero"`
 	// Paused is since when the reason is paused; zero if it is not.
 	Paused metav1.Time `json:"paused,omitzero"`
-	// Next is when the next probe may be launched, Wait the seconds between the last failure and that.
+	// Next is the time when the next probe may be launched, Wait the seconds between the last failure and that.
 	Next metav1.Time `json:"next,omitzero"`
 	Wait int64       `json:"wait,omitempty"`
 }
 
-// Outcome is what became of a claim.
+// Outcome describes what became of a claim.
 type Outcome struct {
 	Claim   string      `json:"claim"`
 	UID     types.UID   `json:"uid"`
 	Created metav1.Time `json:"created"`
-	// At is when it was decided.
+	// At is the time when it was decided.
 	At metav1.Time `json:"at"`
 	// Why it failed, in a few words; empty if it came up.
 	Why string `json:"why,omitempty"`
-	// After is how many seconds after its initialization it failed.
+	// After counts how many seconds after its initialization it failed.
 	After int64 `json:"after,omitempty"`
 	// Image, Type and Zone are those of its instance; empty if it got none.
 	Image string `json:"image,omitempty"`

@@ -106,7 +106,7 @@ func TestOutcomes(t *testing.T) {
 		{"came up and is gone since", replacement("a", 0, up(3), deleted(30)), 31, true, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o, decided, next := OutcomeOf(tt.claim, Health{}, at(tt.minute))
+			o, decided, next := Windows{}.OutcomeOf(tt.claim, Health{}, at(tt.minute))
 			if decided != tt.decided || o.Why != tt.why {
 				t.Errorf("decided %v, why %q; want %v, %q", decided, o.Why, tt.decided, tt.why)
 			}
@@ -117,7 +117,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// told notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided
+// bookOf notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided
 // ten later.
 func bookOf(outcomes string, threshold int) (*History, int) {
 	b := &History{}
@@ -127,7 +127,7 @@ func bookOf(outcomes string, threshold int) (*History, int) {
 		if c == 'o' {
 			up(n + 10)(claim)
 		}
-		o, _, _ := OutcomeOf(claim, Health{}, at(n+13))
+		o, _, _ := Windows{}.OutcomeOf(claim, Health{}, at(n+13))
 		b.AddOutcome(drifted, o, threshold)
 	}
 	return b, len(outcomes) + 10
@@ -167,25 +167,25 @@ func TestTheSameOutcomeCountsOnce(t *testing.T) {
 	b.ResetIfChanged(Cause{Pool: 1}, nil, start)
 	late := replacement("a", 0)
 	for _, minute := range []int{10, 11, 30} {
-		o, _, _ := OutcomeOf(late, Health{}, at(minute))
+		o, _, _ := Windows{}.OutcomeOf(late, Health{}, at(minute))
 		b.AddOutcome(drifted, o, 3)
 	}
 	deleted(15)(late)
-	o, _, _ := OutcomeOf(late, Health{}, at(16))
+	o, _, _ := Windows{}.OutcomeOf(late, Health{}, at(16))
 	if b.AddOutcome(drifted, o, 3) || b.Reasons[drifted].failed() != 1 {
 		t.Error("one claim has failed twice")
 	}
 	up(20)(late)
-	if o, _, _ = OutcomeOf(late, Health{}, at(23)); !b.AddOutcome(drifted, o, 3) || b.Reasons[drifted].failed() != 0 {
+	if o, _, _ = (Windows{}).OutcomeOf(late, Health{}, at(23)); !b.AddOutcome(drifted, o, 3) || b.Reasons[drifted].failed() != 0 {
 		t.Error("a claim that came up late still counts as failed")
 	}
 	// Nodes that came up stay for months; what is not remembered of them any more is not news either.
 	old := replacement("old", 1, up(2))
 	for n := range 3 * minOutcomes {
-		o, _, _ := OutcomeOf(replacement(fmt.Sprint("n", n), 30+n, up(31+n)), Health{}, at(34+n))
+		o, _, _ := Windows{}.OutcomeOf(replacement(fmt.Sprint("n", n), 30+n, up(31+n)), Health{}, at(34+n))
 		b.AddOutcome(drifted, o, 3)
 	}
-	if o, _, _ := OutcomeOf(old, Health{}, at(200)); b.AddOutcome(drifted, o, 3) {
+	if o, _, _ := (Windows{}).OutcomeOf(old, Health{}, at(200)); b.AddOutcome(drifted, o, 3) {
 		t.Error("an outcome of long ago is news")
 	}
 }
@@ -202,29 +202,29 @@ func TestProbes(t *testing.T) {
 	if got := b.State(drifted, []time.Time{at(first)}, at(first+1)); got != Probing {
 		t.Errorf("while one is tried: %d", got)
 	}
-	failed, _, _ := OutcomeOf(replacement("probe", first), Health{}, at(first+10))
+	failed, _, _ := Windows{}.OutcomeOf(replacement("probe", first), Health{}, at(first+10))
 	b.AddOutcome(drifted, failed, 3)
 	second := first + 10 + 30
 	if b.State(drifted, nil, at(second-1)) != Open || b.State(drifted, nil, at(second)) != HalfOpen {
 		t.Errorf("after a probe that failed the next is due at %v", b.Reasons[drifted].Next)
 	}
-	for range 10 { // ever more seldom, but for ever
+	for range 10 { // ever more seldom, but forever
 		r := b.Reasons[drifted]
 		minute := int(r.Next.Sub(start) / time.Minute)
-		o, _, _ := OutcomeOf(replacement(fmt.Sprint("p", minute), minute), Health{}, at(minute+10))
+		o, _, _ := Windows{}.OutcomeOf(replacement(fmt.Sprint("p", minute), minute), Health{}, at(minute+10))
 		b.AddOutcome(drifted, o, 3)
 		if wait := b.Reasons[drifted].Next.Sub(o.At.Time); wait > maxProbe {
 			t.Fatalf("the next is tried after %v", wait)
 		}
 	}
 	minute := int(b.Reasons[drifted].Next.Sub(start) / time.Minute)
-	good, _, _ := OutcomeOf(replacement("good", minute, up(minute+2)), Health{}, at(minute+5))
+	good, _, _ := Windows{}.OutcomeOf(replacement("good", minute, up(minute+2)), Health{}, at(minute+5))
 	b.AddOutcome(drifted, good, 3)
 	if got := b.State(drifted, nil, at(minute+3)); got != Closed {
 		t.Errorf("after a probe that came up: %d", got)
 	}
 	for n := range 3 { // those of before do not come back
-		o, _, _ := OutcomeOf(replacement(fmt.Sprint("c", n), n), Health{}, at(minute+4))
+		o, _, _ := Windows{}.OutcomeOf(replacement(fmt.Sprint("c", n), n), Health{}, at(minute+4))
 		if b.AddOutcome(drifted, o, 3) {
 			t.Errorf("claim c%d counts again", n)
 		}
@@ -254,8 +254,8 @@ func TestWhenTheCauseIsGone(t *testing.T) {
 			if tt.want == Open {
 				return
 			}
-			for n := range 3 { // what was launched for the cause before says nothing of this one
-				o, _, _ := OutcomeOf(replacement(fmt.Sprint("late", n), now-1), Health{}, at(now+30))
+			for n := range 3 { // what was launched for the cause before states nothing of this one
+				o, _, _ := Windows{}.OutcomeOf(replacement(fmt.Sprint("late", n), now-1), Health{}, at(now+30))
 				b.AddOutcome(drifted, o, 3)
 			}
 			if got := b.State(drifted, nil, at(now+30)); got != Closed {
@@ -274,7 +274,7 @@ func TestWhatIsSaid(t *testing.T) {
 		replacement("c", 2),
 		replacement("d", 3, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionRegistered, at(4)) }),
 	} {
-		o, _, _ := OutcomeOf(claim, Health{}, at(20+n))
+		o, _, _ := Windows{}.OutcomeOf(claim, Health{}, at(20+n))
 		b.AddOutcome(drifted, o, 3)
 	}
 	const want = "3 of the last 4 nodes launched to replace others for reason Drifted did not come up, all of image ami-bad: " +

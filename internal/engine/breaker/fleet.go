@@ -15,14 +15,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
-// judgedPerImage is how many claims of an image are judged, the newest: more than count. Those in their soak are judged in any case.
+// judgedPerImage sets how many claims of an image are judged, the newest: more than count. Those in their soak are judged in any case.
 const judgedPerImage = 40
 
-// Fleet is what the soaks of a pool's nodes have shown.
+// Fleet describes what the soaks of a pool's nodes have shown.
 type Fleet struct {
-	// Verdicts are those on claims that were launched with what pool and class are now.
+	// Verdicts are the verdicts on claims that were launched with what pool and class are now.
 	Verdicts []Verdict
-	// Health is what the nodes of these claims show; old claims are taken to be healthy.
+	// Health holds what the nodes of these claims show; old claims are taken to be healthy.
 	Health map[types.UID]Health
 	// Rollout is true if the pool has nodes that it would launch differently now.
 	Rollout bool
@@ -35,6 +35,7 @@ type Members struct {
 	Claims []*karpv1.NodeClaim
 	// Health reads the Node of one of them.
 	Health func(*karpv1.NodeClaim) (Health, error)
+	Windows
 }
 
 // Judge returns what the soaks of the nodes have shown by now.
@@ -50,7 +51,7 @@ func (m Members) Judge(now time.Time) (Fleet, error) {
 		}
 		image := c.Status.ImageID
 		perImage[image]++
-		if old := now.Sub(c.CreationTimestamp.Time) > InitializeWithin+2*Soak; old && perImage[image] > judgedPerImage {
+		if old := now.Sub(c.CreationTimestamp.Time) > InitializeWithin+2*m.soak(); old && perImage[image] > judgedPerImage {
 			continue
 		}
 		if condition.IsTrue(c, karpv1.ConditionInitialized) {
@@ -60,7 +61,7 @@ func (m Members) Judge(now time.Time) (Fleet, error) {
 			}
 			out.Health[c.UID] = h
 		}
-		out.Verdicts = append(out.Verdicts, Judge(c, out.Health[c.UID], now))
+		out.Verdicts = append(out.Verdicts, m.Windows.Judge(c, out.Health[c.UID], now))
 	}
 	return out, nil
 }
@@ -75,7 +76,7 @@ func current(claim *karpv1.NodeClaim, pool *karpv1.NodePool, class *awsv1.EC2Nod
 		(claim.Status.ImageID == "" || len(images) == 0 || slices.Contains(images, claim.Status.ImageID))
 }
 
-// Images are those that a node class launches.
+// Images returns those that a node class launches.
 func Images(class *awsv1.EC2NodeClass) []string {
 	out := make([]string, len(class.Status.AMIs))
 	for i, ami := range class.Status.AMIs {
@@ -87,8 +88,8 @@ func Images(class *awsv1.EC2NodeClass) []string {
 // NoNode is the Health of a claim without a Node.
 func NoNode(now time.Time) Health { return Health{Gone: true, Fault: "its Node is gone", Since: now} }
 
-// HealthOf is what a node's conditions show: the earliest fault, else since when the node is ready. A condition that repair covers counts
-// at once, not after its toleration: a node that is due in half an hour is no success.
+// HealthOf returns what a node's conditions show: the earliest fault, else since when the node is ready. A condition that repair covers
+// counts at once, not after its toleration: a node that is due in half an hour is no success.
 func HealthOf(node *corev1.Node, faults *repair.Policies) Health {
 	h := Health{}
 	add := func(c corev1.NodeCondition) {

@@ -22,12 +22,12 @@ const (
 	LateAfter = 3 * time.Minute
 )
 
-// Reason is why a claim was launched to replace others; empty if it was not.
+// Reason returns why a claim was launched to replace others; empty if it was not.
 func Reason(claim *karpv1.NodeClaim) karpv1.DisruptionReason {
 	return karpv1.DisruptionReason(claim.Annotations[karpv1.AnnotationLaunchReason])
 }
 
-// clockSlack is how much earlier the disruption queue may give up on a claim: its timeout starts before the claim
+// clockSlack sets how much earlier the disruption queue may give up on a claim: its timeout starts before the claim
 // exists.
 const clockSlack = 30 * time.Second
 
@@ -36,10 +36,10 @@ const clockSlack = 30 * time.Second
 // that its node would not have joined: otherwise there was no capacity, EC2 has reclaimed the instance, or the node
 // was no longer needed. A claim has come up once its node has survived its soak; one that fails in it decides nothing here, but in
 // AddVerdicts.
-func OutcomeOf(claim *karpv1.NodeClaim, h Health, now time.Time) (o Outcome, decided bool, next time.Time) {
+func (w Windows) OutcomeOf(claim *karpv1.NodeClaim, h Health, now time.Time) (o Outcome, decided bool, next time.Time) {
 	o = outcome(claim, now)
 	if condition.IsTrue(claim, karpv1.ConditionInitialized) {
-		v := Judge(claim, h, now)
+		v := w.Judge(claim, h, now)
 		return v.Outcome, v.Stage == Survived, v.Next
 	}
 	late := claim.CreationTimestamp.Add(InitializeWithin)
@@ -51,7 +51,7 @@ func OutcomeOf(claim *karpv1.NodeClaim, h Health, now time.Time) (o Outcome, dec
 		}
 		o.At = truncated(ended.Time)
 	case now.Before(late):
-		suspect := claim.CreationTimestamp.Add(LateAfter)
+		suspect := claim.CreationTimestamp.Add(w.lateAfter())
 		if ended != nil || !diagnosed(claim) {
 			return o, false, late
 		}
@@ -80,7 +80,7 @@ func failedEarly(claim *karpv1.NodeClaim, age time.Duration) bool {
 	return diagnosed(claim)
 }
 
-// diagnosed reports whether a condition says why the claim's instance does not become a node.
+// diagnosed reports whether a condition states why the claim's instance does not become a node.
 func diagnosed(claim *karpv1.NodeClaim) bool {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue &&

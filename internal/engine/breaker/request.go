@@ -6,11 +6,11 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Request asks whether nodes of a pool may be replaced for a reason.
+// Request checks whether nodes of a pool may be replaced for a reason.
 type Request struct {
 	Pool, Class string
 	Reason      karpv1.DisruptionReason
-	// Verdicts are those of AddVerdicts, Batch is what limits the first nodes of a rollout.
+	// Verdicts are the verdicts of AddVerdicts, Batch is what limits the first nodes of a rollout.
 	Verdicts []Verdict
 	Batch    Batch
 	// Soaking are the creation times of all nodes that have no verdict yet, InFlight those of replacements for the reason that have no
@@ -19,7 +19,7 @@ type Request struct {
 	Now               time.Time
 }
 
-// Refusal is why nodes must not be replaced; empty if they may.
+// Refusal returns why nodes must not be replaced; empty if they may.
 func (b *History) Refusal(q Request) string {
 	switch soak := b.SoakMessage(q.Pool, q.Class); b.SoakState(q.Reason, q.Soaking, q.Now) {
 	case Open:

@@ -14,12 +14,19 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Soak is how long a node must stay ready after its initialization before its launch counts as a success. A kubelet that stops shows after
-// 40 to 50 s, agents that take a node down fail within their first restarts, and EC2 reports a failed status check after two minutes: all
-// of that shows within three minutes. A rollout of a good image takes that much longer, once.
+// Soak sets how long a node must stay ready after its initialization before its launch counts as a success. A kubelet that stops shows
+// after 40 to 50 s, agents that take a node down fail within their first restarts, and EC2 reports a failed status check after two minutes:
+// all of that shows within three minutes. A rollout of a good image takes that much longer, once.
 const Soak = 3 * time.Minute
 
-// toleratedOutage is how long a node may be unhealthy within its soak: agents restart kubelet and the network once they have configured
+// Windows states how long new nodes are watched. A zero field stands for the constant of its name.
+type Windows struct{ Soak, LateAfter time.Duration }
+
+func (w Windows) soak() time.Duration { return cmp.Or(w.Soak, Soak) }
+
+func (w Windows) lateAfter() time.Duration { return cmp.Or(w.LateAfter, LateAfter) }
+
+// toleratedOutage sets how long a node may be unhealthy within its soak: agents restart kubelet and the network once they have configured
 // them.
 const toleratedOutage = 30 * time.Second
 
@@ -27,17 +34,17 @@ const toleratedOutage = 30 * time.Second
 // covers all reasons but repair: whatever a node is replaced for, the new one would fail.
 const ReasonNewNodesFail karpv1.DisruptionReason = "NewNodesFail"
 
-// Health is what the Node of a claim shows.
+// Health describes what the Node of a claim shows.
 type Health struct {
 	// Gone is true if there is no Node.
 	Gone bool
-	// Fault is what is wrong with it, in a few words; empty if nothing is.
+	// Fault holds what is wrong with it, in a few words; empty if nothing is.
 	Fault string
-	// Since is since when the fault is there or, without one, since when the Node is ready. Zero stands for ever.
+	// Since is since when the fault is there or, without one, since when the Node is ready. Zero stands forever.
 	Since time.Time
 }
 
-// Stage is how far the soak of a node has come.
+// Stage states how far the soak of a node has come.
 type Stage int
 
 // The stages of a soak.
@@ -48,11 +55,11 @@ const (
 	Survived
 	// FailedInSoak: it became ready, and has failed since.
 	FailedInSoak
-	// Silent: it went, or never came, for a reason that says nothing of new nodes.
+	// Silent: it went, or never came, for a reason that states nothing of new nodes.
 	Silent
 )
 
-// Verdict is what the soak of a claim's node has shown.
+// Verdict describes what the soak of a claim's node has shown.
 type Verdict struct {
 	Stage Stage
 	Outcome
@@ -60,14 +67,14 @@ type Verdict struct {
 	Replaces bool
 	// Steady is true if the node has been healthy for as long as a soak takes.
 	Steady bool
-	// Next is when to judge the node again; zero for not before something changes.
+	// Next is the time when to judge the node again; zero for not before something changes.
 	Next time.Time
 }
 
-// Judge returns what the soak of a claim's node has shown by now. A fault after the soak says nothing of the launch. A node that recovers
+// Judge returns what the soak of a claim's node has shown by now. A fault after the soak states nothing of the launch. A node that recovers
 // within its soak begins a new one.
-func Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
-	steady := h.Since.Add(Soak)
+func (w Windows) Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
+	steady := h.Since.Add(w.soak())
 	v := Verdict{Outcome: outcome(claim, now), Replaces: Reason(claim) != "", Steady: h.Fault == "" && !now.Before(steady)}
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	ended := claim.DeletionTimestamp
@@ -78,7 +85,7 @@ func Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
 		return v
 	}
 	ready := initialized.LastTransitionTime.Time
-	end := ready.Add(Soak)
+	end := ready.Add(w.soak())
 	faulty := h.Fault != "" && h.Since.Before(end)
 	switch {
 	case ended != nil && ended.Time.Before(end):
@@ -99,7 +106,7 @@ func Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
 		}
 		return v.failed(h.Fault, ready, h.Since)
 	case h.Fault == "" && h.Since.After(ready) && h.Since.Before(end):
-		end = h.Since.Add(Soak)
+		end = h.Since.Add(w.soak())
 	}
 	if now.Before(end) {
 		v.Next = end
@@ -139,7 +146,7 @@ func outcome(claim *karpv1.NodeClaim, now time.Time) Outcome {
 	}
 }
 
-// SoakRecord is what is remembered of nodes that failed in their soak. Those that survive are counted from the claims that exist.
+// SoakRecord describes what is remembered of nodes that failed in their soak. Those that survive are counted from the claims that exist.
 type SoakRecord struct {
 	// Failures are the last ones, oldest first, one per claim.
 	Failures []Outcome `json:"failures,omitempty"`
@@ -150,7 +157,7 @@ type SoakRecord struct {
 	Image  string      `json:"image,omitempty"`
 	Failed int         `json:"failed,omitempty"`
 	Of     int         `json:"of,omitempty"`
-	// Next is when the next probe may be launched, Wait the seconds between the last failure and that.
+	// Next is the time when the next probe may be launched, Wait the seconds between the last failure and that.
 	Next metav1.Time `json:"next,omitzero"`
 	Wait int64       `json:"wait,omitempty"`
 }
@@ -196,7 +203,7 @@ func (b *History) counting(verdicts []Verdict) []Verdict {
 	})
 }
 
-// soakWindow is how many nodes of an image count, the last ones.
+// soakWindow returns how many nodes of an image count, the last ones.
 func soakWindow(threshold int) int { return max(minOutcomes, 2*threshold) }
 
 // update pauses replacing, or resumes it.
@@ -255,7 +262,7 @@ func (r *SoakRecord) count(image string, verdicts []Verdict, threshold int) (fai
 	return failed, len(all)
 }
 
-// images are those of failures, sorted.
+// images returns those of failures, sorted.
 func (r *SoakRecord) images() []string {
 	var out []string
 	for _, o := range r.Failures {
@@ -315,7 +322,7 @@ func (b *History) SoakMessage(pool, class string) string {
 		r.Failed, r.Of, pool, class, image, r.delays(), r.faults(), r.Next.UTC().Format(time.RFC3339), Soak)
 }
 
-// delays is how long after they became ready the nodes failed.
+// delays returns how long after they became ready the nodes failed.
 func (r *SoakRecord) delays() string {
 	first, last := int64(-1), int64(0)
 	for _, o := range r.Failures {
@@ -346,11 +353,11 @@ func (r *SoakRecord) faults() string {
 	return strings.Join(out, ", ")
 }
 
-// Batch is what limits the first nodes of a rollout.
+// Batch describes what limits the first nodes of a rollout.
 type Batch struct {
 	// Rollout is true if the pool has nodes that it would launch differently now. Otherwise nothing is at stake.
 	Rollout bool
-	// Size is how many nodes are tried at a time: as many as must fail to pause replacing. 0 does not limit them.
+	// Size counts how many nodes are tried at a time: as many as must fail to pause replacing. 0 does not limit them.
 	Size int
 	// Unseen are replacements that were started and that no verdict is about yet.
 	Unseen int

@@ -20,7 +20,7 @@ func disrupted(reason string, minute int) func(*karpv1.NodeClaim) {
 	}
 }
 
-// The node is initialized in minute 1; its soak ends in minute 4.
+// The node is initialized in minute 1; its soak finishes in minute 4.
 func TestJudge(t *testing.T) {
 	sec := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	const ready = 60
@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 		{"deleted after its soak", replacement("a", 0, up(1), deleted(5)), fault(sec(310)), 400, Survived, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := Judge(tt.claim, tt.health, sec(tt.now))
+			v := Windows{}.Judge(tt.claim, tt.health, sec(tt.now))
 			if v.Stage != tt.stage || v.After != tt.after || v.Failed() != (tt.stage == FailedInSoak) {
 				t.Errorf("stage %d after %d s, why %q; want %d, %d s", v.Stage, v.After, v.Why, tt.stage, tt.after)
 			}
@@ -66,8 +66,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// verdictsOf are those on claims c0, c1, ..., the n-th launched in minute n: o survived, x failed after 45 s, . soaks, p was launched for
-// pods and survived. Upper case has another image.
+// verdictsOf returns those on claims c0, c1, ..., the n-th launched in minute n: o survived, x failed after 45 s, . soaks, p was launched
+// for pods and survived. Upper case has another image.
 func verdictsOf(outcomes string) []Verdict {
 	var out []Verdict
 	for n, c := range outcomes {
@@ -83,7 +83,7 @@ func verdictsOf(outcomes string) []Verdict {
 		if strings.ToUpper(string(c)) == string(c) && c != '.' {
 			claim.Status.ImageID = "ami-other"
 		}
-		out = append(out, Judge(claim, health, now))
+		out = append(out, Windows{}.Judge(claim, health, now))
 	}
 	return out
 }
@@ -145,7 +145,7 @@ func TestSoakProbes(t *testing.T) {
 	}
 	minute := int(next.Sub(start)/time.Minute) + 1
 	probe := func(name string, minute int, h Health) Verdict {
-		return Judge(replacement(name, minute, up(minute)), h, at(minute+5))
+		return Windows{}.Judge(replacement(name, minute, up(minute)), h, at(minute+5))
 	}
 	b.AddVerdicts([]Verdict{probe("p1", minute, fault(at(minute+1)))}, 2)
 	if want := at(minute + 1 + 30); !b.Soaks.Next.Time.Equal(want) {
@@ -168,7 +168,7 @@ func TestNodesThatRecover(t *testing.T) {
 	back := func(now int) []Verdict {
 		out := verdictsOf("xx")
 		for i := range out {
-			out[i] = Judge(replacement(fmt.Sprint("c", i), i, up(i)), Health{Since: at(20)}, at(now))
+			out[i] = Windows{}.Judge(replacement(fmt.Sprint("c", i), i, up(i)), Health{Since: at(20)}, at(now))
 		}
 		return out
 	}
@@ -258,5 +258,24 @@ func TestSoaksSurviveInTheAnnotation(t *testing.T) {
 	next.AddVerdicts(nil, 2) // the claims are gone, too
 	if changed, _ := next.Write(pool, false); changed || next.SoakState(drifted, nil, at(2)) != Open {
 		t.Error("forgotten with the claims")
+	}
+}
+
+func TestWindowsThatAreShorterEndTheSoakAndTheWaitSooner(t *testing.T) {
+	short := Windows{Soak: time.Second, LateAfter: 2 * time.Second}
+	soaking := replacement("a", 0, up(1))
+	if v := short.Judge(soaking, Health{}, at(1).Add(time.Second)); v.Stage != Survived {
+		t.Errorf("a second after it became ready, a node with a soak of one is %+v", v)
+	}
+	if v := (Windows{}).Judge(soaking, Health{}, at(1).Add(time.Second)); v.Stage != Soaking {
+		t.Errorf("a second after it became ready, a node is %+v", v)
+	}
+	late := replacement("b", 0, func(c *karpv1.NodeClaim) {
+		condition.SetUnknown(c, karpv1.ConditionRegistered, condition.Because("BootFailed", ""), at(0))
+	})
+	for windows, want := range map[Windows]bool{short: true, {}: false} {
+		if _, decided, _ := windows.OutcomeOf(late, Health{}, at(0).Add(2*time.Second)); decided != want {
+			t.Errorf("two seconds after its creation, with %+v: decided is %t, want %t", windows, decided, want)
+		}
 	}
 }

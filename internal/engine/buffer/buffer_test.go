@@ -23,7 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// shape is a template whose pods ask for something.
+// shape is a template with pods that request something.
 func shape(pairs ...string) *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "1"}},
@@ -142,7 +142,7 @@ func virtual(name string, n int32, pairs ...string) []*corev1.Pod {
 	return buffer.Pods(named(name), shape(pairs...), n)
 }
 
-// plan is what Solve and Plan make of a snapshot; the real plan must be the one without buffers.
+// plan returns what Solve and Plan make of a snapshot; the real plan must be the one without buffers.
 func plan(t *testing.T, s *snapshot.Snapshot) (schedule.Plan, buffer.Placement) {
 	t.Helper()
 	real := schedule.Solve(s, schedule.Budget{})
@@ -155,7 +155,7 @@ func plan(t *testing.T, s *snapshot.Snapshot) (schedule.Plan, buffer.Placement) 
 	return real, buffer.Plan(s, real, schedule.Budget{})
 }
 
-// told is a room in words: nodes, launches, and how each buffer fares.
+// describe is a room in words: nodes, launches, and how each buffer fares.
 func describe(r buffer.Placement) string {
 	var out []string
 	for name, n := range r.Nodes {
@@ -273,7 +273,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Virtual pods keep to the constraints of their template, and to those of the pods that are there.
+// Virtual pods keep to the constraints of their template, and to those of the pods that exist.
 func TestRoomRespectsConstraints(t *testing.T) {
 	template := shape("cpu", "1")
 	template.Spec.TopologySpreadConstraints = Pod("x", Spread(Zone, 1, "web")).Spec.TopologySpreadConstraints

@@ -15,15 +15,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// Placement is where the virtual pods of a snapshot are scheduled.
+// Placement states where the virtual pods of a snapshot are scheduled.
 type Placement struct {
-	// Nodes is how many of them each node of the snapshot has, by its Name.
+	// Nodes counts how many of them each node of the snapshot has, by its Name.
 	Nodes map[string]int
 	// Launches are claims to create for those that fit on no node. Their Pods are all virtual.
 	Launches []schedule.Launch
 	// Buffers is the outcome of each buffer that has virtual pods.
 	Buffers map[types.NamespacedName]Outcome
-	// Abandoned is true if the budget's Stop ended planning: the other fields are empty then.
+	// Abandoned is true if the budget's Stop finished planning: the other fields are empty then.
 	Abandoned bool
 }
 

@@ -25,7 +25,7 @@ import (
 // slow.
 const MaxChunks = 10_000
 
-// Chunks is how many pods like template the buffer reserves room for. scalable are the replicas of the workload that
+// Chunks returns how many pods like template the buffer reserves room for. scalable are the replicas of the workload that
 // the template belongs to, nil if there is none.
 //
 // The larger of spec.replicas and spec.percentage counts, up to spec.limits; with neither, the limits alone decide,
@@ -49,7 +49,7 @@ func Chunks(spec *bufferv1.CapacityBufferSpec, template *corev1.PodTemplateSpec,
 	return int32(min(max(wanted, 0), math.MaxInt32))
 }
 
-// podsWithinLimits is how many pods the limits allow; false if the limits name nothing that the pods request.
+// podsWithinLimits returns how many pods the limits allow; false if the limits name nothing that the pods request.
 func podsWithinLimits(limits corev1.ResourceList, template *corev1.PodTemplateSpec) (allowed int64, bounded bool) {
 	allowed = math.MaxInt64
 	requests := snapshot.Requests(&corev1.Pod{Spec: virtualSpec(template)})

@@ -17,7 +17,7 @@ import (
 // created beyond them. The buffers share what is left, in the order in which Admit is called.
 type Quotas struct {
 	list []corev1.ResourceQuota
-	// left is what each quota leaves, in thousandths.
+	// left holds what each quota leaves, in thousandths.
 	left []map[corev1.ResourceName]int64
 }
 
@@ -35,7 +35,7 @@ func NewQuotas(list []corev1.ResourceQuota) *Quotas {
 	return q
 }
 
-// Admit is how many of n pods of the template the quotas allow beside those that were admitted before, and names the quota that allows
+// Admit returns how many of n pods of the template the quotas allow beside those that were admitted before, and names the quota that allows
 // no more; it is empty if they allow all.
 func (q *Quotas) Admit(template *corev1.PodTemplateSpec, n int32) (allowed int32, why string) {
 	allowed = n
@@ -76,7 +76,7 @@ func sortedNames(amounts map[corev1.ResourceName]int64) []corev1.ResourceName {
 	return names
 }
 
-// podUsage is what one pod counts against quotas, by the names that quotas have, in thousandths.
+// podUsage returns what one pod counts against quotas, by the names that quotas have, in thousandths.
 func podUsage(template *corev1.PodTemplateSpec) map[corev1.ResourceName]int64 {
 	one := quantity.Milli(resource.MustParse("1"))
 	out := map[corev1.ResourceName]int64{corev1.ResourcePods: one, "count/pods": one}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Allocatable is what the reservations leave of capacity for pods, at least zero. Memory in huge pages is no longer
+// Allocatable returns what the reservations leave of capacity for pods, at least zero. Memory in huge pages is no longer
 // ordinary memory.
 func Allocatable(capacity corev1.ResourceList, reserved ...corev1.ResourceList) corev1.ResourceList {
 	out := make(corev1.ResourceList, len(capacity))

@@ -21,20 +21,20 @@ type InstanceType struct {
 	// Offerings. A label that the type must not have is present as DoesNotExist.
 	Requirements requirement.Set
 	Offerings    []Offering
-	// Capacity is what the instance has, Allocatable what is left for pods after the reservations of kubelet, system
+	// Capacity holds what the instance has, Allocatable what is left for pods after the reservations of kubelet, system
 	// and eviction threshold (0 <= Allocatable <= Capacity per resource).
 	Capacity    corev1.ResourceList
 	Allocatable corev1.ResourceList
-	// DeviceSlices are what the DRA drivers of a node of this type will publish: slices of devices that come with the
+	// DeviceSlices holds what the DRA drivers of a node of this type will publish: slices of devices that come with the
 	// node, in complete pools. The node, and the names of pools, are filled in per node.
 	DeviceSlices []resourcev1.ResourceSliceSpec
 	// DRAResources are the extended resources that DRA drivers serve on a node of this type, sorted: kube-scheduler allocates devices for
 	// requests of them. Of others that pods request, device plugins set the amounts.
 	DRAResources []corev1.ResourceName
-	// VolumeLimits are how many volumes a node of this type can attach for pods, by CSI driver: less its own disks
+	// VolumeLimits counts how many volumes a node of this type can attach for pods, by CSI driver: less its own disks
 	// and whatever else counts against the limit. A driver that is absent has no known limit.
 	VolumeLimits map[string]int
-	// LocalStorage is how many bytes of the instance's own disks CSI drivers can make volumes of; 0 if it has none, or if kubelet and
+	// LocalStorage counts how many bytes of the instance's own disks CSI drivers can make volumes of; 0 if it has none, or if kubelet and
 	// containers have them.
 	LocalStorage int64
 	// CapacityOverlaid is true if a NodeOverlay has added to Capacity and Allocatable.
@@ -61,7 +61,7 @@ type Offering struct {
 	UnavailableReason UnavailableReason
 	// ReservationID is the capacity reservation that the offering uses; empty if it uses none.
 	ReservationID string
-	// Remaining is how many more instances fit in the reservation; meaningless without one.
+	// Remaining counts how many more instances fit in the reservation; meaningless without one.
 	Remaining int
 	// Capacity and Allocatable replace those of the type, resource by resource, for a node of this offering.
 	Capacity, Allocatable corev1.ResourceList

@@ -6,7 +6,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// UnknownValue is the text of a device's attribute whose value depends on the software of the node, such as the version
+// UnknownValue is the text of a device's attribute with a value that depends on the software of the node, such as the version
 // of a driver: devices of one node have the same, and no published device has it.
 const UnknownValue = "~"
 

@@ -47,7 +47,7 @@ func byName(types []*InstanceType) map[string]*InstanceType {
 // Type is the instance type of a NodePool; nil if it has none of this name.
 func (x *Index) Type(pool, name string) *InstanceType { return x.pools[pool][name] }
 
-// Price is what an offering costs a NodePool in $/h, available or not; an empty pool is for nodes without one. A price that is
+// Price returns what an offering costs a NodePool in $/h, available or not; an empty pool is for nodes without one. A price that is
 // not a positive number is unknown, and 0.
 func (x *Index) Price(pool string, k OfferingKey) (hourly float64, known bool) {
 	if hourly, known = x.pools[pool][k.InstanceType].price(k); known {

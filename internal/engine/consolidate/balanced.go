@@ -18,7 +18,7 @@ const (
 // Totals are the totals that moves are measured against, by the names of pools.
 type Totals map[string]Total
 
-// Total is what a pool costs in $/h, and what it would cost to disrupt all of it.
+// Total describes what a pool costs in $/h, and what it would cost to disrupt all of it.
 type Total struct{ Cost, Disruption float64 }
 
 // PoolTotals adds up the pools that have candidates. Tracked are the known costs of whole pools, by name; they
@@ -79,7 +79,7 @@ func Score(t Total, savings, disruption float64) disrupt.Verdict {
 	return v
 }
 
-// verdicts are those of the nodes' pools, in the order of the nodes; pools of other policies approve without a score.
+// verdicts returns those of the nodes' pools, in the order of the nodes; pools of other policies approve without a score.
 // A pool's part of the savings is its part of the price of the removed nodes.
 func (x *search) verdicts(removed []*node, savings float64) (list []disrupt.Verdict, approved bool) {
 	price, cost := map[*karpv1.NodePool]float64{}, map[*karpv1.NodePool]float64{}

@@ -33,7 +33,7 @@ func ineligible(c *disrupt.Candidate) disrupt.Why {
 	return disrupt.Why{}
 }
 
-// StillEligible reports whether a candidate of a command that was found earlier may still be removed. If not, message says
+// StillEligible reports whether a candidate of a command that was found earlier may still be removed. If not, message states
 // why, and lately is true if the only reason is that pods have come or gone since.
 func StillEligible(c *disrupt.Candidate) (message string, lately bool) {
 	switch why := ineligible(c); why.Reason {

@@ -178,7 +178,7 @@ func justProvisioned(tb testing.TB, pods int) *snapshot.Snapshot {
 	return unbounded(provisioned(s))
 }
 
-// bought is the world in which a plan for its pods has been carried out, a day ago.
+// provisioned is the world in which a plan for its pods has been carried out, a day ago.
 func provisioned(s *snapshot.Snapshot) *snapshot.Snapshot {
 	plan := schedule.Solve(s, schedule.Budget{})
 	out := carryOut(s, []disrupt.Command{{Plan: plan}}, 24*time.Hour)

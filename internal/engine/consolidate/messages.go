@@ -55,7 +55,7 @@ func tooFewValues(reqs requirement.Set, types []*catalog.InstanceType) disrupt.W
 	)
 }
 
-// maxNamedPods is how many pods a message names: an event holds 1 kB.
+// maxNamedPods limits how many pods a message names: an event holds 1 kB.
 const maxNamedPods = 5
 
 func unscheduled(rejected []schedule.Rejection) disrupt.Why {

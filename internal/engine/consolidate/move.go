@@ -19,7 +19,7 @@ type move struct {
 	verdicts []disrupt.Verdict
 }
 
-// pods is how many pods have to move.
+// pods returns how many pods have to move.
 func (m *move) pods() int {
 	n := 0
 	for _, c := range m.removed {
@@ -28,7 +28,7 @@ func (m *move) pods() int {
 	return n
 }
 
-// disruptionCost is what moving the pods costs, in plain pods.
+// disruptionCost returns what moving the pods costs, in plain pods.
 func (m *move) disruptionCost() float64 {
 	total := 0.0
 	for _, c := range m.removed {
@@ -37,12 +37,12 @@ func (m *move) disruptionCost() float64 {
 	return total
 }
 
-// rejection is why nodes cannot be removed together.
+// rejection states why nodes cannot be removed together.
 type rejection struct {
 	disrupt.Why
-	// nodes are those that are the reason; nil if the whole set is.
+	// nodes are the nodes that are the reason; nil if the whole set is.
 	nodes []*node
-	// until is when the reason ends by time alone; zero if it does not.
+	// until is the time when the reason finishes by time alone; zero if it does not.
 	until time.Time
 }
 
@@ -258,7 +258,7 @@ func (x *search) recordRejected(m *move) {
 }
 
 const (
-	// bootTime is how long a node and its replacement are paid for at the same time: launch, boot, registration, and
+	// bootTime sets how long a node and its replacement are paid for at the same time: launch, boot, registration, and
 	// drain.
 	bootTime = 3 * time.Minute
 	// maxAssumedAge is the age from which on a node is assumed to be needed for good.

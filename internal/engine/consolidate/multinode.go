@@ -23,7 +23,7 @@ const (
 	minSplitSize = 4
 )
 
-// groupSize is how many of n nodes are simulated together, and the largest number of nodes that one command removes.
+// groupSize returns how many of n nodes are simulated together, and the largest number of nodes that one command removes.
 // It is large enough that the last, partly filled replacement of a group hardly matters, and grows with the square
 // root, so that the number of commands and the size of each grow alike.
 func groupSize(n int) int { return max(50, int(4*math.Sqrt(float64(n)))) }

@@ -169,7 +169,7 @@ func TestCommandsAreValid(t *testing.T) {
 	}
 }
 
-// dearest is the most that a launch may cost: the first available capacity type is launched.
+// worstLaunchPrice is the most that a launch may cost: the first available capacity type is launched.
 func worstLaunchPrice(l *schedule.Launch) float64 {
 	most := 0.0
 	for _, it := range l.InstanceTypes {

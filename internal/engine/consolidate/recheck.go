@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Invalid is why a command must not be carried out any more.
+// Invalid states why a command must not be carried out any more.
 type Invalid struct {
 	Kind InvalidKind
 	// Message is the message.
 	Message string
 }
 
-// InvalidKind is what has changed, as events name it.
+// InvalidKind describes what has changed, as events name it.
 type InvalidKind string
 
 // Error is the message.
@@ -180,7 +180,7 @@ func (x *search) stillCheaper(removed []*node, launches []schedule.Launch) error
 		if at < 0 {
 			return &Invalid{Scheduling, fmt.Sprintf("NodePool %q cannot launch", l.Pool.Name)}
 		}
-		// EC2 takes any of the types that the launch names: the dearest decides, and each must still be there.
+		// EC2 takes any of the types that the launch names: the most expensive decides, and each must still be there.
 		most := 0.0
 		for _, old := range l.InstanceTypes {
 			k := slices.IndexFunc(x.snap.Pools[at].InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == old.Name })
@@ -201,7 +201,7 @@ func (x *search) stillCheaper(removed []*node, launches []schedule.Launch) error
 	return nil
 }
 
-// currentPrice is what the candidate costs in this snapshot; what it cost when the command was found, if that is
+// currentPrice returns what the candidate costs in this snapshot; what it cost when the command was found, if that is
 // unknown.
 func (x *search) currentPrice(c *disrupt.Candidate) float64 {
 	for i := range x.snap.Pools {

@@ -142,7 +142,7 @@ func (r *replacement) result() schedule.Launch {
 	return l
 }
 
-// minSpotTypes is how many cheaper types a single spot node needs to be replaced, and how many its replacement names:
+// minSpotTypes sets how many cheaper types a single spot node needs to be replaced, and how many its replacement names:
 // with fewer, each replacement would be followed by another, down the price list and toward interruptions. The number
 // is Karpenter's.
 const minSpotTypes = 15

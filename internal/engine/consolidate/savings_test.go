@@ -335,7 +335,7 @@ func TestMergesOthersMiss(t *testing.T) {
 	})
 }
 
-// told is a result as text.
+// describe is a result as text.
 func describe(r consolidate.Result) string {
 	text := fmt.Sprintf("%d commands", len(r.Commands))
 	for i := range r.Commands {

@@ -23,7 +23,7 @@ type node struct {
 	removed, destination bool
 	// why it stays, by the last simulation.
 	why disrupt.Why
-	// until is when the reason ends by time alone; zero if it does not.
+	// until is the time when the reason finishes by time alone; zero if it does not.
 	until    time.Time
 	examined bool
 }
@@ -41,7 +41,7 @@ type search struct {
 	snap     *snapshot.Snapshot
 	settings Settings
 	totals   Totals
-	// budget is how many nodes of each pool may still be disrupted.
+	// budget counts how many nodes of each pool may still be disrupted.
 	budget map[string]int
 	// nodes are the eligible candidates, best first; byIndex finds them by the index of the node.
 	nodes   []*node
@@ -58,16 +58,16 @@ type search struct {
 	// nodes.
 	rejected      map[*node]*move
 	rejectedMulti *move
-	// freeValue is what the free room of each node of the snapshot could hold, in $/h.
+	// freeValue holds what the free room of each node of the snapshot could hold, in $/h.
 	freeValue   []float64
 	nodeIndexes map[[2]string]int
-	// pendingApplied is how many plans are applied before the first move is.
+	// pendingApplied counts how many plans are applied before the first move is.
 	pendingApplied int
 	interrupt      func() bool
 	result         Result
 }
 
-// Input is what Find searches.
+// Input describes what Find searches.
 type Input struct {
 	Problem  *schedule.Problem // that of the snapshot, see Compile
 	Snapshot *snapshot.Snapshot
@@ -76,7 +76,7 @@ type Input struct {
 	// Budgets are for reason Underutilized.
 	Budgets []disrupt.Allowance
 	Totals  Totals
-	// Interrupt ends the search as soon as it is true. It is called before each simulation. Nil never ends it.
+	// Interrupt stops the search as soon as it is true. It is called before each simulation. Nil never stops it.
 	Interrupt func() bool
 }
 

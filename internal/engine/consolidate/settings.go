@@ -21,7 +21,7 @@ type Settings struct {
 	PoolsFirst []string `json:"poolsFirst,omitempty"`
 }
 
-// Result is what a search has found.
+// Result describes what a search has found.
 type Result struct {
 	// Commands, those first that save most per disruption. All of them can be started at once under the budgets.
 	Commands []disrupt.Command
@@ -38,13 +38,13 @@ type Result struct {
 	// TimedOut is Multi or Single if Settings.MaxSteps stopped that part of the search, as its first; empty if nothing
 	// stopped it.
 	TimedOut string
-	// Interrupted is true if Input.Interrupt ended the search. The result has nothing else then.
+	// Interrupted is true if Input.Interrupt stopped the search. The result has nothing else then.
 	Interrupted bool
 	// Unexamined are the pools of which no candidate was examined when MaxSteps stopped the search, sorted.
 	Unexamined []string
-	// Examined is how many candidates were examined.
+	// Examined counts how many candidates were examined.
 	Examined int
-	// Simulations is how many simulations were run. Steps is what they cost: their steps (see schedule.Budget), times
+	// Simulations counts how many simulations were run. Steps holds what they cost: their steps (see schedule.Budget), times
 	// lookaheadFactor if they look ahead, and simulationSteps for each.
 	Simulations, Steps int
 }
@@ -54,9 +54,9 @@ const (
 	// million steps per CPU second in fleets of 2,000 to 10,000 nodes. Karpenter searches for a minute for a multi-node
 	// consolidation, and for three minutes for a single-node one. The largest of these fleets takes 101 million steps.
 	DefaultMaxSteps = 1_000_000_000
-	// simulationSteps is what a simulation counts besides its own steps: it copies what it changes, and reverts it.
+	// simulationSteps states what a simulation counts besides its own steps: it copies what it changes, and reverts it.
 	simulationSteps = 1000
-	// lookaheadFactor is what a step of a simulation with lookahead counts, since the linear programs that it solves have
+	// lookaheadFactor states what a step of a simulation with lookahead counts, since the linear programs that it solves have
 	// no steps: measured at 0.6 µs a step, without lookahead at 0.06 µs.
 	lookaheadFactor = 10
 )

@@ -262,7 +262,7 @@ func (d *day) bind(p *corev1.Pod, i int) {
 	n.Pods = append(slices.Clone(n.Pods), Bound(p, n.Name))
 }
 
-// buy launches nodes for pods that fit on none.
+// provision launches nodes for pods that fit on none.
 func (d *day) provision() {
 	d.s.Pods = d.pending
 	plan := schedule.Solve(d.s, schedule.Budget{})
@@ -364,7 +364,7 @@ func TestDay(t *testing.T) {
 		t.Errorf("the days cost $%.2f, $%.2f by first fit", search.dollars, plain.dollars)
 	}
 	// First fit removes one node in a pass, and most stay half empty. The search must not replace many more nodes to
-	// save the rest. Single days range from 1.1 to 1.5 times as many, so a limit for one of them says little.
+	// save the rest. Single days range from 1.1 to 1.5 times as many, so a limit for one of them states little.
 	if 3*search.replaced > 4*plain.replaced {
 		t.Errorf("%d nodes are replaced, %d by first fit", search.replaced, plain.replaced)
 	}

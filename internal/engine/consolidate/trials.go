@@ -25,7 +25,7 @@ type trial struct {
 	overBudget    bool
 	rejected      map[*node]*move
 	rejectedMulti *move
-	// value is what is saved in $/h, less the cost of booting the launches, spread over maxAssumedAge.
+	// value holds what is saved in $/h, less the cost of booting the launches, spread over maxAssumedAge.
 	value          float64
 	disruptionCost float64
 }

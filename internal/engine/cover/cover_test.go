@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// candidates are those of a pool with all types, and the requests of a pod with one core.
+// candidates returns those of a pool with all types, and the requests of a pod with one core.
 func candidates() (*nodepool.Candidates, resources.Vec) {
 	axes, slots := resources.NewAxes(Resources("cpu", "0", "memory", "0", "pods", "0")), reservation.Slots{}
 	pools := []snapshot.Pool{Pool("general", Types())}

@@ -246,7 +246,7 @@ func fewest(groups [][]int64, staying []int64) int {
 	return writes + best
 }
 
-// absent is how many pods of the last group keep having no value.
+// absent returns how many pods of the last group keep having no value.
 func absent(group []int64, may bool) (n int) {
 	for _, v := range group {
 		if may && v == 0 {

@@ -19,7 +19,7 @@ type Ranking struct {
 	Next []string
 }
 
-// Budgets are what budgets still allow.
+// Budgets describes what budgets still allow.
 type Budgets struct{ Drifted, Underutilized *disrupt.RemainingBudgets }
 
 // Rank orders the managed nodes of a view: drifted nodes before others, each within its budget, and those first that

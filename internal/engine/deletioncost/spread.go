@@ -66,7 +66,7 @@ type spreadRules []*spreadRule
 type spreadRule struct {
 	key     string
 	maxSkew int
-	// pods is how many pods each domain has; domains is how many domains have so many pods.
+	// pods counts how many pods each domain has; domains is how many domains have so many pods.
 	pods    map[string]int
 	domains map[int]int
 	most    int // pods in a domain

@@ -86,7 +86,7 @@ func heaviest(options []option) []option {
 	sorted := slices.Clone(keys)
 	slices.Sort(sorted)
 	sorted = slices.Compact(sorted)
-	// best[k] is the index+1 of the option that ends the heaviest subsequence, over a range of keys that ends at k.
+	// best[k] is the index+1 of the option that stops the heaviest subsequence, over a range of keys that finishes at k.
 	best, weight, before := make([]int, len(sorted)+1), make([]int, len(options)+1), make([]int, len(options)+1)
 	for i, o := range options {
 		k := sort.Search(len(sorted), func(j int) bool { return sorted[j] >= keys[i] }) + 1

@@ -96,7 +96,7 @@ type Option struct {
 	reqs   requirement.Set
 	claims []snapshot.DeviceClaim
 	grants []snapshot.DeviceAllocation
-	// drivers are those of devices that come with the node, by type name.
+	// drivers are the drivers of devices that come with the node, by type name.
 	drivers map[string][]string
 }
 
@@ -112,7 +112,7 @@ func (o *Option) Claims() []snapshot.DeviceClaim { return o.claims }
 // Grants are the devices of each type that the node may become.
 func (o *Option) Grants() []snapshot.DeviceAllocation { return o.grants }
 
-// errNoDevices is why types have no devices for extended resources.
+// errNoDevices states why types have no devices for extended resources.
 var errNoDevices = errors.New("there are neither devices nor a device plugin for the extended resources that the pod requests")
 
 // extended are the extended resources that the claims stand for, of those that devices serve somewhere.

@@ -18,11 +18,11 @@ type DriftBackoff struct {
 	failed map[types.UID]int
 }
 
-// poolHistory is what happened to the replacements of a pool.
+// poolHistory describes what happened to the replacements of a pool.
 type poolHistory struct {
-	// lastStarted is when a command of the pool was last started. Pools that have waited longer go first.
+	// lastStarted is the time when a command of the pool was last started. Pools that have waited longer go first.
 	lastStarted time.Time
-	// failures in a row, and when the backoff after them ends.
+	// failures in a row, and when the backoff after them finishes.
 	failures     int
 	backoffUntil time.Time
 }
@@ -109,7 +109,7 @@ type BackoffRecord struct {
 	Failed map[types.UID]int `json:"failed,omitempty"`
 }
 
-// PoolBackoffRecord is what happened to the replacements of a pool.
+// PoolBackoffRecord describes what happened to the replacements of a pool.
 type PoolBackoffRecord struct {
 	LastStarted  time.Time `json:"lastStarted,omitzero"`
 	Failures     int       `json:"failures,omitempty"`

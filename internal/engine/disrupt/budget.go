@@ -15,13 +15,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Unlimited is what a pool without an active budget allows.
+// Unlimited states what a pool without an active budget allows.
 const Unlimited = math.MaxInt32
 
-// Allowance is what the budgets of a pool allow for one reason at one instant.
+// Allowance describes what the budgets of a pool allow for one reason at one instant.
 type Allowance struct {
 	Pool *karpv1.NodePool
-	// Nodes is how many count as the pool's: managed, initialized or rebooting, and with an instance that is not terminating.
+	// Nodes counts how many count as the pool's: managed, initialized or rebooting, and with an instance that is not terminating.
 	Nodes int
 	// Allowed nodes may be disrupted at once. Disrupting counts those that are already, and those that are not Ready, unless the reason
 	// is Unhealthy: what is to be repaired is not ready as a rule, and would use up the budget for its own repair.
@@ -30,7 +30,7 @@ type Allowance struct {
 	Err error
 }
 
-// Available is how many nodes may be disrupted now, never negative.
+// Available returns how many nodes may be disrupted now, never negative.
 func (a Allowance) Available() int { return max(a.Allowed-a.Disrupting, 0) }
 
 // Allowances returns, in the order of the snapshot's pools and then of the closed ones, what their budgets
@@ -68,7 +68,7 @@ func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowanc
 // budget, for any reason, allows nothing: what its author meant to protect is unknown.
 func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, now time.Time) (int, error) {
 	budgets := pool.Spec.Disruption.Budgets
-	if budgets == nil { // as the API server fills it in; an empty list says that there is no bound
+	if budgets == nil { // as the API server fills it in; an empty list states that there is no bound
 		budgets = []karpv1.Budget{{Nodes: "10%"}}
 	}
 	allowed := Unlimited
@@ -89,7 +89,7 @@ func Allowed(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, n
 	return allowed, nil
 }
 
-// budgetAllows is what one budget allows, whatever its reasons.
+// budgetAllows returns what one budget allows, whatever its reasons.
 func budgetAllows(b karpv1.Budget, nodes int, now time.Time) (int, error) {
 	active, err := windowOpen(b, now)
 	if err != nil {
@@ -132,7 +132,7 @@ func windows(b karpv1.Budget) (cron.Schedule, error) {
 	return schedule, nil
 }
 
-// NextBudgetChange is the first instant at which a window of a budget begins or ends; zero if no budget has windows.
+// NextBudgetChange is the first instant at which a window of a budget begins or stops; zero if no budget has windows.
 func NextBudgetChange(s *snapshot.Snapshot) (first time.Time) {
 	see := func(pool *karpv1.NodePool) {
 		for _, b := range pool.Spec.Disruption.Budgets {
@@ -150,7 +150,7 @@ func NextBudgetChange(s *snapshot.Snapshot) (first time.Time) {
 	return first
 }
 
-// nextWindowChange is the first instant after now at which a window of the budget begins or ends; zero if there is none. A window may
+// nextWindowChange is the first instant after now at which a window of the budget begins or stops; zero if there is none. A window may
 // end within another one, which changes nothing, but counts.
 func nextWindowChange(b karpv1.Budget, now time.Time) time.Time {
 	if b.Schedule == nil && b.Duration == nil {

@@ -27,12 +27,12 @@ type Candidate struct {
 	Zone, CapacityType string
 	// Price in $/h of the first offering of Type in Zone of CapacityType, available or not; 0 if unknown.
 	Price float64
-	// Pods are those that must be scheduled elsewhere when the node is removed.
+	// Pods are the pods that must be scheduled elsewhere when the node is removed.
 	Pods []*corev1.Pod
 	// Cost of moving the pods, in plain pods, and 1 for the node itself.
 	Cost float64
 
-	// podsPerPDB is how many of the pods each PodDisruptionBudget selects.
+	// podsPerPDB counts how many of the pods each PodDisruptionBudget selects.
 	podsPerPDB map[*policyv1.PodDisruptionBudget]int
 }
 
@@ -55,7 +55,7 @@ type Command struct {
 	Bound *time.Duration
 	// Reboot is true if the candidate is rebooted instead of removed.
 	Reboot bool
-	// TerminateFirst is why the candidate is terminated before a replacement is launched; empty if it is not. The command
+	// TerminateFirst states why the candidate is terminated before a replacement is launched; empty if it is not. The command
 	// launches nothing: provisioning, or the static pool, launches the replacement in one of RefillPools.
 	TerminateFirst TerminateFirstReason
 	RefillPools    []string
@@ -106,11 +106,11 @@ type Verdict struct {
 type Unconsolidatable struct {
 	Candidate *Candidate
 	Why
-	// Until is when the reason ends by time alone; zero if it does not.
+	// Until is the time when the reason finishes by time alone; zero if it does not.
 	Until time.Time
 }
 
-// LaunchCost is what the launches of a plan cost in $/h, each at its cheapest offering.
+// LaunchCost returns what the launches of a plan cost in $/h, each at its cheapest offering.
 func LaunchCost(plan plan.Plan) (sum float64) {
 	for i := range plan.Launches {
 		sum += plan.Launches[i].Offering.Price
@@ -118,7 +118,7 @@ func LaunchCost(plan plan.Plan) (sum float64) {
 	return sum
 }
 
-// TerminateFirstReason is why a node is terminated before its replacement is launched: that cannot come first. The
+// TerminateFirstReason states why a node is terminated before its replacement is launched: that cannot come first. The
 // values are those of the label terminate_first_reason.
 type TerminateFirstReason string
 

@@ -78,7 +78,7 @@ func TestEmpty(t *testing.T) {
 	tests := []struct {
 		name    string
 		change  func(s *snapshot.Snapshot, n *snapshot.Node)
-		blocked Reason // empty: the node is ended
+		blocked Reason // empty: the node is terminated
 		message string
 	}{
 		{"no pods", pods(), "", ""},

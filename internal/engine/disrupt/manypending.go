@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// ManyPending is how many pods that wait for nodes put a search for consolidations off, and LongestPostponement for how long. Their
+	// ManyPending sets how many pods that wait for nodes put a search for consolidations off, and LongestPostponement for how long. Their
 	// nodes are about to come, and change what can be saved; and a search that places so many of them first takes twice the time and
 	// memory.
 	ManyPending, LongestPostponement = 500, 5 * time.Minute
-	// LongestBurst is how long a whole pass waits while so many pods get nodes: for 30,000 of them, that takes a minute, and two on a
-	// computer that is busy with other things. Passes go on in a cluster where it never ends.
+	// LongestBurst limits how long a whole pass waits while so many pods get nodes: for 30,000 of them, that takes a minute, and two on a
+	// computer that is busy with other things. Passes go on in a cluster where it never finishes.
 	LongestBurst = 3 * time.Minute
 )
 

@@ -12,7 +12,7 @@ import (
 
 // RefillReason is the disruption that a launch for pods makes up for, where drifted nodes are terminated first: Drifted
 // while nodes of a capacity reservation that it may use are drifted, else none. The slot is one that such a node left, or
-// one that was free when its drift began; what becomes of the new node says in both cases whether another may go. The
+// one that was free when its drift began; what becomes of the new node states in both cases whether another may go. The
 // last drifted node has no refill: nothing is left to hold back.
 func RefillReason(s *snapshot.Snapshot, l *plan.Launch) karpv1.DisruptionReason {
 	key := s.Labels.ReservationID

@@ -6,7 +6,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// RemainingBudgets is what the disruption budgets of pools and the PodDisruptionBudgets have left, while commands are started one
+// RemainingBudgets describes what the disruption budgets of pools and the PodDisruptionBudgets have left, while commands are started one
 // after another.
 type RemainingBudgets struct {
 	allowances []Allowance
@@ -28,7 +28,7 @@ func (v *View) RemainingBudgets(allowances []Allowance) *RemainingBudgets {
 	return r
 }
 
-// Remaining is how many more nodes of the pool may be disrupted.
+// Remaining returns how many more nodes of the pool may be disrupted.
 func (r *RemainingBudgets) Remaining(pool string) int { return max(r.left[pool], 0) }
 
 // Allowances are the original allowances less what has been taken.
@@ -60,7 +60,7 @@ func (r *RemainingBudgets) Use(candidates []*Candidate) {
 	}
 }
 
-// Allowed is how many nodes of the pool may be disrupted at once.
+// Allowed returns how many nodes of the pool may be disrupted at once.
 func (r *RemainingBudgets) Allowed(pool string) int {
 	at := slices.IndexFunc(r.allowances, func(a Allowance) bool { return a.Pool.Name == pool })
 	if at < 0 {

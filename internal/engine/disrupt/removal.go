@@ -14,10 +14,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// maxNamedPods is how many pods a message names: an event holds 1 kB.
+// maxNamedPods limits how many pods a message names: an event holds 1 kB.
 const maxNamedPods = 5
 
-// RemovalOutcome is what a plan without the candidates means for their pods.
+// RemovalOutcome describes what a plan without the candidates means for their pods.
 type RemovalOutcome struct {
 	// Plan is the part of the plan that concerns the candidates' pods.
 	Plan plan.Plan

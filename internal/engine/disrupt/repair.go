@@ -58,7 +58,7 @@ func (v *View) repairBlocks(n *snapshot.Node) Why {
 	return Why{}
 }
 
-// repairCandidate is a candidate all of whose pods must be scheduled elsewhere, also those that cannot be evicted now.
+// repairCandidate is a candidate. All of its pods must be scheduled elsewhere, also those that cannot be evicted now.
 func (v *View) repairCandidate(i int) *Candidate {
 	c := v.candidate(i)
 	c.Pods = nil

@@ -2,12 +2,12 @@ package disrupt
 
 import "fmt"
 
-// Why is why a node stays. The zero value is no reason.
+// Why states why a node stays. The zero value is no reason.
 type Why struct {
 	Reason Reason
 	// Message is the text of events.
 	Message string
-	// Budgets is how many PodDisruptionBudgets select the pod that keeps the node. It is 0 where the reason is not PDB, or a budget that
+	// Budgets counts how many PodDisruptionBudgets select the pod that keeps the node. It is 0 where the reason is not PDB, or a budget that
 	// allows fewer evictions than its pods on nodes that leave.
 	Budgets int
 }
@@ -17,7 +17,7 @@ func Because(r Reason, format string, args ...any) Why {
 	return Why{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-// Reason is what keeps a node.
+// Reason describes what keeps a node.
 type Reason string
 
 // The reasons why a node is blocked, in the order in which they are checked; Unplannable comes after Deleting. The reasons of the second

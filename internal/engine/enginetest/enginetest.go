@@ -45,7 +45,7 @@ func Resources(pairs ...string) corev1.ResourceList {
 }
 
 // Type returns an amd64 Linux instance type in all zones, on-demand at $price/h and spot at a third of it. It holds 110
-// pods unless resources say otherwise, and all of its capacity is allocatable.
+// pods unless resources state otherwise, and all of its capacity is allocatable.
 func Type(name string, price float64, resources ...string) *catalog.InstanceType {
 	it := &catalog.InstanceType{Name: name, Capacity: Resources(append([]string{"pods", "110"}, resources...)...)}
 	it.Allocatable = it.Capacity.DeepCopy()

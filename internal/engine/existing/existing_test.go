@@ -76,7 +76,7 @@ func newFixture(t *testing.T, s *snapshot.Snapshot) *fixture {
 	return f
 }
 
-// fill puts all pods on nodes and says which are where: "n1: a b; n2: c".
+// fill puts all pods on nodes and states which are where: "n1: a b; n2: c".
 func (f *fixture) fill() string {
 	for _, pod := range f.pods {
 		c := f.classes[pod.Name]
@@ -98,7 +98,7 @@ func (f *fixture) fill() string {
 	return strings.Join(out, "; ")
 }
 
-// undo ends the run.
+// undo stops the run.
 func (f *fixture) undo() {
 	f.Undo()
 	f.topology.Undo()
@@ -151,7 +151,7 @@ func TestPodsGoToTheFirstNodeThatTakesThem(t *testing.T) {
 	}
 }
 
-// A DaemonSet whose pod does not run on a node yet has its room and its ports reserved there.
+// A DaemonSet with a pod that does not run on a node yet has its room and its ports reserved there.
 func TestDaemonsThatAreMissingKeepTheirPlace(t *testing.T) {
 	agent := Pod("agent", Requests("cpu", "1"), HostPort("", 80, corev1.ProtocolTCP))
 	s := withNodes(append(cpus(1, "large", "4"), cpus(1, "web", "1", HostPort("", 80, corev1.ProtocolTCP))...), node("n1"))

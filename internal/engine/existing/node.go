@@ -31,7 +31,7 @@ type Node struct {
 	site                snapshot.DeviceNode // made on first use
 }
 
-// state is what scheduling pods changes about a node.
+// state describes what scheduling pods changes about a node.
 type state struct {
 	free    resources.Vec
 	ports   []resources.HostPort
@@ -67,7 +67,7 @@ func (n *Node) FreeBefore() resources.Vec {
 	return n.free
 }
 
-// Placement is what the run has put on the node; without pods if nothing.
+// Placement returns what the run has put on the node; without pods if nothing.
 func (n *Node) Placement() plan.Placement {
 	return plan.Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed, Devices: n.devices}
 }
@@ -114,7 +114,7 @@ func (s *Set) node(src *snapshot.Node) *Node {
 	return n
 }
 
-// labels are those of a node, as far as they are known, with its name. A node that is not initialized will get more of them.
+// labels returns those of a node, as far as they are known, with its name. A node that is not initialized will get more of them.
 func (s *Set) labels(src *snapshot.Node) requirement.Set {
 	out := s.c.Snapshot.Labels.FromNode(src.Labels)
 	var more []requirement.Requirement
@@ -150,8 +150,8 @@ func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
 	return daemons
 }
 
-// missingDaemons is what daemons that belong on the node will still request there, beyond what its daemon pods do. It
-// reserves the host ports and the volumes of daemons whose pods do not run there yet: a pod that takes them would keep
+// missingDaemons returns what daemons that belong on the node will still request there, beyond what its daemon pods do. It
+// reserves the host ports and the volumes of daemons with pods that do not run there yet: a pod that takes them would keep
 // the daemon off.
 func (s *Set) missingDaemons(n *Node, running resources.Vec) resources.Vec {
 	expected := make(resources.Vec, s.c.Axes.Len())
@@ -215,7 +215,7 @@ func (s *Set) touch(n *Node) {
 	s.touched = append(s.touched, n)
 }
 
-// settle ends the run for a node: its state is that of the next run.
+// settle stops the run for a node: its state is that of the next run.
 func (n *Node) settle() {
 	n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
 }

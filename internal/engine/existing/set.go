@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// Config is what existing nodes depend on. All fields are required.
+// Config describes what existing nodes depend on. All fields are required.
 type Config struct {
 	Snapshot *snapshot.Snapshot
 	Axes     resources.Axes
@@ -91,7 +91,7 @@ func (s *Set) Holds(requests resources.Vec) bool {
 //
 // Invariant: a node that is checked and not kept can never again take a pod of the class.
 type List struct {
-	// kept are those of the first nodes of the Set that may still take a pod; checked is how many these are. Of large clusters, few are
+	// kept holds those of the first nodes of the Set that may still take a pod; checked is how many these are. Of large clusters, few are
 	// kept: a list of all nodes for each class would be most of the memory of a plan.
 	kept    []*Node
 	checked int
@@ -227,7 +227,7 @@ func (s *Set) Undo() {
 	s.touched = s.touched[:0]
 }
 
-// Kept is what a Keep has changed, as it was before.
+// Kept describes what a Keep has changed, as it was before.
 type Kept map[*Node]state
 
 // Keep makes the changes of a run permanent, until Restore.

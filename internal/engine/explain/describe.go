@@ -176,7 +176,7 @@ func onlyUnpriced(types []*nodepool.Type, reqs requirement.Set) bool {
 	return len(types) > 0
 }
 
-// maxSizesNamed is how many oversized requests a reason has: an event holds 1,024 characters.
+// maxSizesNamed limits how many oversized requests a reason has: an event holds 1,024 characters.
 const maxSizesNamed = 5
 
 // describeSize compares the pod's requests with the largest type that suits it.
@@ -227,7 +227,7 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 	return q.IsZero()
 }
 
-// daemonShare is what daemons take of a type; empty if nothing.
+// daemonShare returns what daemons take of a type; empty if nothing.
 func (e *Explainer) daemonShare(ti *nodepool.Type, axis int) string {
 	name := e.axes.Name(axis)
 	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.Room()[axis]; taken > 0 && ti.Room()[axis] >= 0 {

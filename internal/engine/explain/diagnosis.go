@@ -18,7 +18,7 @@ type nodeCase struct {
 	required, volume requirement.Set
 }
 
-// requirements are those of pod and volumes under a waiver.
+// requirements returns those of pod and volumes under a waiver.
 func (q *nodeCase) requirements(l waiver) requirement.Set {
 	set := q.required.Without(l.pod...)
 	if !l.volume {

@@ -1,6 +1,6 @@
 // Package explain finds out why pods get no node, and states it so that a person can act on it.
 //
-// It asks the search one question: does a new node of this pool take the pod if these rules do not count (Search.Try)?
+// It queries the search one question: does a new node of this pool take the pod if these rules do not count (Search.Try)?
 // It waives the rule by which the search refuses, until the pod fits. The waived rules are the obstacles. Those that are
 // not needed once the others are waived are dropped, so that each Reason names a rule that must change. Cost: one attempt
 // per obstacle, and one per suspect where a rule has several (maxObstacles, maxSuspects); only for pods that are left.
@@ -22,11 +22,11 @@ import (
 
 // Bounds of an explanation. Eight are more than a message can show; the search over them costs one probe each.
 const (
-	// maxAlternatives is how many combinations of node affinity terms and volume topologies are explained.
+	// maxAlternatives limits how many combinations of node affinity terms and volume topologies are explained.
 	maxAlternatives = 8
-	// maxObstacles is how many obstacles are named per pool.
+	// maxObstacles limits how many obstacles are named per pool.
 	maxObstacles = 8
-	// maxSuspects is how many labels or topology constraints are tried one by one to find the obstacle.
+	// maxSuspects limits how many labels or topology constraints are tried one by one to find the obstacle.
 	maxSuspects = 64
 )
 
@@ -55,12 +55,12 @@ func New(s *snapshot.Snapshot, pools *nodepool.Models, axes resources.Axes) *Exp
 // Pods are pods that are left, with equal requirements and equal requests.
 type Pods struct {
 	Pod *corev1.Pod // one of them
-	// Selection is what the pods require of node labels.
+	// Selection holds what the pods require of node labels.
 	Selection requirement.Pod
 	// Volumes are the alternatives that the pods' volumes leave, one of which must hold; never empty.
 	Volumes     []requirement.Interned
 	Tolerations []corev1.Toleration
-	// Needs are what they need of the kubelet and of CSI drivers.
+	// Needs holds what they need of the kubelet and of CSI drivers.
 	Needs support.Needs
 	// Requests are over the axes of the plan; ResourceList has them as they are written.
 	Requests     resources.Vec
@@ -72,7 +72,7 @@ type Pods struct {
 	Search           Search
 }
 
-// Search is what an explanation asks the search about some pods. No answer changes the plan.
+// Search describes what an explanation queries the search about some pods. No answer changes the plan.
 type Search interface {
 	// Try opens a new node for one of the pods, after all others are scheduled. It returns where, or the rule by which the
 	// search refuses; the Code is empty if it takes the pod.
@@ -92,7 +92,7 @@ const fits rejection.Code = ""
 type Attempt struct {
 	// Template is the pool's, without the rules of the pool that are waived.
 	Template *nodepool.Template
-	// Required is what the pod requires of labels, Volume what its volumes do.
+	// Required holds what the pod requires of labels, Volume what its volumes do.
 	Required, Volume requirement.Set
 	// AnyTaints and AnyPorts waive taints of the pool, and conflicts of host ports with daemons.
 	AnyTaints, AnyPorts bool
@@ -107,7 +107,7 @@ type Attempt struct {
 // Constraint is a topology constraint, of the pod itself or of other pods that keep away from it. The values for one
 // pod are comparable: equal ones are the same constraint.
 type Constraint interface {
-	// Key is the label whose values are the domains.
+	// Key is the label with values that are the domains.
 	Key() string
 	// Describe is the constraint, how its pods are distributed, and which domains that leaves. It names the DaemonSets on new nodes of
 	// the template that matter to it.
@@ -117,7 +117,7 @@ type Constraint interface {
 	KeepsApart() bool
 	// Selector is the label selector of the pods that count, as text.
 	Selector() string
-	// Domains are those that a node with these requirements could be in.
+	// Domains returns those that a node with these requirements could be in.
 	Domains(node requirement.Set) []string
 }
 

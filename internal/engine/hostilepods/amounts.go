@@ -34,7 +34,7 @@ func (d dice) pages() resource.Quantity {
 	return resource.MustParse(pick(d, "0", "2Mi", "64Gi", "4Ei"))
 }
 
-// requirements are what a container requests. Extended resources and pages have limits, which are the same.
+// requirements returns what a container requests. Extended resources and pages have limits, which are the same.
 func (d dice) requirements() corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for range d.from(1, 3) {
@@ -120,7 +120,7 @@ func priorities() map[string]int32 {
 	}
 }
 
-// runtimeClasses are what the overhead of pods comes from.
+// runtimeClasses returns what the overhead of pods comes from.
 func runtimeClasses() (out []*nodev1.RuntimeClass) {
 	for i, cpu := range []string{"0", "250m", "9223372036854775807m", "1e30"} {
 		out = append(out, &nodev1.RuntimeClass{

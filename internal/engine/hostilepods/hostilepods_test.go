@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/hostilepods"
 )
 
-// samples is how many pods of each kind the lab tries.
+// samples sets how many pods of each kind the lab tries.
 const samples = 150
 
 // Equal bytes draw equal pods, so that a world that failed once can be drawn again. With DOVETAIL_HOSTILE_PODS=FILE, the pods and what they

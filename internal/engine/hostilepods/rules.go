@@ -107,7 +107,7 @@ func (d dice) selector() *metav1.LabelSelector {
 		expression("app", metav1.LabelSelectorOpDoesNotExist))
 }
 
-// labelKeys are keys of labels by which pods are told apart, if the selector has none of them.
+// labelKeys are keys of labels by which pods are distinguished, if the selector has none of them.
 func (d dice) labelKeys(s *metav1.LabelSelector) []string {
 	key := pick(d, "app", "rev", "none")
 	if s == nil || s.MatchLabels[key] != "" ||

@@ -92,7 +92,7 @@ func holdable(in Input) (out []int) {
 	return out
 }
 
-// checkSolution reports what is wrong with the program's solution for these pods, whose cheapest plan costs best.
+// checkSolution reports what is wrong with the program's solution for these pods. Their cheapest plan costs best.
 func checkSolution(p *Program, pods []int, best float64) error {
 	for k := range p.columns {
 		if c := &p.columns[k]; nodeCost(p, c) > c.price {
@@ -109,7 +109,7 @@ func checkSolution(p *Program, pods []int, best float64) error {
 	return nil
 }
 
-// nodeCost is what the whole room of a node costs at dual-feasible prices.
+// nodeCost returns what the whole room of a node costs at dual-feasible prices.
 func nodeCost(p *Program, c *column) float64 {
 	return dotQuads(p.sizes.at(c.index), p.feasible.at(c.index))
 }

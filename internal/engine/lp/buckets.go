@@ -3,7 +3,7 @@ package lp
 import "math"
 
 const (
-	// maxBuckets bounds the rows of the master LP: proportions are told apart as finely as it allows. The basis inverse
+	// maxBuckets bounds the rows of the master LP: proportions are distinguished as finely as it allows. The basis inverse
 	// has rows squared entries, and a pivot touches all of them. bucketsPerClass more are allowed per demand class, up
 	// to maxMoreBuckets, since each demand class has buckets of its own.
 	maxBuckets      = 24
@@ -14,7 +14,7 @@ const (
 	finestSteps, coarsestSteps, coarser = 6.0, 0.2, 1.5
 	// negligible is the share of the largest request below which a request counts as none.
 	negligible = 1.0 / 64
-	// maxProportions is how many axes in use are told apart.
+	// maxProportions limits how many axes in use are distinguished.
 	maxProportions = 4
 	// noRequest is the step of a negligible request.
 	noRequest = math.MinInt8
@@ -28,7 +28,7 @@ type bucket struct {
 }
 
 // proportions are binary logarithms: the requests of a pod on the first axes in use, relative to its largest. They are
-// -Inf where the request is negligible. Further axes are not told apart.
+// -Inf where the request is negligible. Further axes are not distinguished.
 type proportions [maxProportions]float64
 
 // bucketKey identifies a bucket: a demand class and rounded proportions.
@@ -147,7 +147,7 @@ func (p *Program) seedMaster() []int {
 	return moved
 }
 
-// holds is how much of a bucket alone fits into a room.
+// holds returns how much of a bucket alone fits into a room.
 func holds(amount, room []quad) float64 {
 	most := math.Inf(1)
 	for i := range amount {

@@ -13,7 +13,7 @@ type effort struct {
 	gap    float64
 	// resolveBelow is the share of the last solve's value below which the rest is solved again.
 	resolveBelow float64
-	// keepCenter makes the last stability center the first one: then a solve whose demand has changed little ends with
+	// keepCenter makes the last stability center the first one: then a solve with a demand that has changed little finishes with
 	// the first look at the master LP.
 	keepCenter bool
 }
@@ -34,10 +34,10 @@ const (
 	// nearlyWorthIt is the share of its price that an offering must hold at smoothed prices to get a pattern at the
 	// master's own prices too.
 	nearlyWorthIt = 0.97
-	// improves is how much more than its price a pattern must be worth to join the master: above the rounding error of
+	// improves sets how much more than its price a pattern must be worth to join the master: above the rounding error of
 	// the pricing LP.
 	improves = 1 + 1e-6
-	// maxNewPerBucket is how many patterns a round adds for each bucket. Without it, every offering adds one: 200,000
+	// maxNewPerBucket limits how many patterns a round adds for each bucket. Without it, every offering adds one: 200,000
 	// patterns in plans of several pools, of which the master LP uses some hundred and looks at all. With 8, plans of jobs
 	// and volumes cost up to 3 % more on EC2 prices; 16 and 80 cost the same as 24.
 	maxNewPerBucket = 24

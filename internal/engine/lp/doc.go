@@ -1,6 +1,6 @@
 // Package lp is the linear program that relaxes a plan: launch fractions of nodes, and fill them with fractions of pods,
 // at the least price. It yields dual prices, and from these the value of each pod, a lower bound on the cost of any
-// plan, and patterns that say how many nodes of which offering hold which pods.
+// plan, and patterns that state how many nodes of which offering hold which pods.
 //
 // # Duality
 //

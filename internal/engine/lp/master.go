@@ -11,7 +11,7 @@ import "slices"
 type masterLP struct {
 	demand   []float64
 	patterns []pattern
-	// entries are those of the first len(ends) patterns, in order; ends[j] is where pattern j ends.
+	// entries are the entries of the first len(finishes) patterns, in order; finishes[j] is where pattern j finishes.
 	entries []entry
 	ends    []int32
 	cost    []float64
@@ -29,7 +29,7 @@ type entry struct {
 	amount float64
 }
 
-// pattern is what one node of an offering holds of some rows, in the order of rows.
+// pattern describes what one node of an offering holds of some rows, in the order of rows.
 type pattern struct {
 	entries []entry
 	cost    float64
@@ -37,7 +37,7 @@ type pattern struct {
 }
 
 const (
-	// tiny is what counts as zero in programs with numbers scaled to about one: well above the rounding error of a few
+	// tiny states what counts as zero in programs with numbers scaled to about one: well above the rounding error of a few
 	// hundred pivots on 64-bit floats.
 	tiny = 1e-9
 	// maxPivots bounds the work between two rounds of patterns. The basis stays feasible wherever it stops, so the

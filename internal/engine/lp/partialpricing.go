@@ -13,7 +13,7 @@ const (
 	// partialGap is the gap at which it stops, a third of that of fullEffort: at that, bounds are up to 0.21 % lower. At
 	// 0.002 they are up to 0.12 % lower, at 0.0005 up to 0.06 % higher.
 	partialGap = 0.001
-	// maxJoining is how many columns join the working set after a look at all. At 8 and 32, all bounds are the same.
+	// maxJoining limits how many columns join the working set after a look at all. At 8 and 32, all bounds are the same.
 	maxJoining = 16
 )
 

@@ -2,7 +2,7 @@ package lp
 
 import "slices"
 
-// worthwhileNodes is how many nodes of a pattern must be left for nodes to be filled along it: one may be a fraction that
+// worthwhileNodes sets how many nodes of a pattern must be left for nodes to be filled along it: one may be a fraction that
 // only whole pods of other patterns could complete.
 const worthwhileNodes = 1.5
 
@@ -37,7 +37,7 @@ func (p *pattern) has(bucket int) bool {
 	return slices.ContainsFunc(p.entries, func(e entry) bool { return int(e.row) == bucket })
 }
 
-// Content is what a pattern still has room for while a node is filled along it. It is valid until the next call of
+// Content describes what a pattern still has room for while a node is filled along it. It is valid until the next call of
 // Program.Content.
 type Content struct {
 	p    *Program
@@ -52,7 +52,7 @@ func (p *Program) Content(pattern, besides int) Content {
 	return c
 }
 
-// Pods is how many whole pods the pattern has room for, to the nearest.
+// Pods returns how many whole pods the pattern has room for, to the nearest.
 func (c *Content) Pods(pods int) int {
 	g := &c.p.pods[pods]
 	for i := range c.left {

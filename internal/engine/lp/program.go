@@ -24,7 +24,7 @@ func (s ClassSet) len() int { return bits.OnesCount32(uint32(s)) }
 
 // Offering is a node that can be launched.
 type Offering struct {
-	// Room is what the node has for pods, per axis.
+	// Room holds what the node has for pods, per axis.
 	Room []int64
 	// Price is in $/h, and positive.
 	Price float64
@@ -36,13 +36,13 @@ type Offering struct {
 type Pods struct {
 	// Class is the demand class, below MaxClasses.
 	Class int
-	// Requests are those of one pod, per axis. They are not negative.
+	// Requests are the requests of one pod, per axis. They are not negative.
 	Requests []int64
 	// Count is the number of pods to plan.
 	Count int
 }
 
-// Input is what a program is made of. Offerings and Pods are known by their index from then on.
+// Input describes what a program is made of. Offerings and Pods are known by their index from then on.
 type Input struct {
 	Axes      int // resources
 	Classes   int // demand classes
@@ -56,7 +56,7 @@ type Input struct {
 	Partial bool
 }
 
-// Left is how many of some Pods are left to plan.
+// Left counts how many of some Pods are left to plan.
 type Left struct {
 	Pods  int // index into Input.Pods
 	Count int
@@ -83,12 +83,12 @@ type Program struct {
 
 	// On the axes in use, in units of scale: one unit of each bucket, one pod of each group, the room of each column.
 	amounts, requests, sizes quads
-	// feasible are the duals of each column, scaled so that the whole room costs its price; bestFeasible are those of the
+	// feasible are the duals of each column, scaled so that the whole room costs its price; bestFeasible holds those of the
 	// best bound so far.
 	feasible, bestFeasible quads
 	// first are the feasible duals at the end of New.
 	first quads
-	// stabilityCenter are the best dual-feasible prices of buckets so far; try are those of this round.
+	// stabilityCenter are the best dual-feasible prices of buckets so far; try holds those of this round.
 	stabilityCenter, try []float64
 	direction            []float64            // buffer of pricing LPs
 	items                map[itemsKey][]int32 // of pricing LPs, which share them
@@ -428,7 +428,7 @@ func (p *Program) CostsAtMost(pods, offering int, price, limit float64) bool {
 	return dotQuads(p.requests.at(pods), p.feasible.at(k))*price <= limit*p.columns[k].price
 }
 
-// FirstCost is what a pod costs on an offering at the duals that New found, if the offering's price is the one given. On
+// FirstCost returns what a pod costs on an offering at the duals that New found, if the offering's price is the one given. On
 // each offering the pods of a node together cost no more than the node. The offering must be one that some pod can use.
 func (p *Program) FirstCost(pods, offering int, price float64) float64 {
 	k := p.columnOf(offering)
@@ -506,7 +506,7 @@ func (p *Program) RoomValue(room []int64) float64 {
 	return f.solve(p.stabilityCenter, p.amounts, p.direction)
 }
 
-// Nodes is how many nodes the last solution launches, in fractions.
+// Nodes returns how many nodes the last solution launches, in fractions.
 func (p *Program) Nodes() float64 {
 	total := 0.0
 	for i, pattern := range p.master.basis {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A master LP that starts from the last basis ends at the same cost as one that starts from the first, whatever pods are
+// A master LP that starts from the last basis finishes at the same cost as one that starts from the first, whatever pods are
 // left: the way to the optimum differs, the optimum does not.
 func TestLastBasisLeadsToTheSameCost(t *testing.T) {
 	kept := 0

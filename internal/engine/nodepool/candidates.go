@@ -35,7 +35,7 @@ type Candidates struct {
 	price []float64
 	// reservedPrices are the prices in reservations.
 	reservedPrices map[reservedType]float64
-	// narrowedBySet is what the candidates become under interned sets, by their IDs; domains caches single domains.
+	// narrowedBySet holds what the candidates become under interned sets, by their IDs; domains caches single domains.
 	narrowedBySet []narrowResult
 	domains       []knownDomain
 	// domainsByQuery are the results of Domains, by query.
@@ -149,7 +149,7 @@ func (c *Candidates) reservedPrice(cand Candidate) float64 {
 	return math.Inf(1)
 }
 
-// narrowResult is what a list of candidates becomes under an interned set; nil if no candidate is left.
+// narrowResult describes what a list of candidates becomes under an interned set; nil if no candidate is left.
 type narrowResult struct {
 	known bool
 	cands *Candidates
@@ -262,7 +262,7 @@ func (c *Candidates) ID() int { return c.id }
 // List are the candidates, cheapest first, then by name. The caller must not modify them.
 func (c *Candidates) List() []Candidate { return c.list }
 
-// Requirements are those that the candidates meet: the pool's, and what pods add.
+// Requirements returns those that the candidates meet: the pool's, and what pods add.
 func (c *Candidates) Requirements() requirement.Set { return c.reqs }
 
 // TypeOf is the type of a candidate.

@@ -7,16 +7,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// ClaimQuery asks for the claim that a node becomes where offerings of a type hold different amounts, so that the claim has
+// ClaimQuery requests the claim that a node becomes where offerings of a type hold different amounts, so that the claim has
 // to leave types out: see KeepUnambiguous.
 type ClaimQuery struct {
 	FitQuery
-	// Types are those that the node can become, cheapest first; Requirements are the claim's.
+	// Types are the types that the node can become, cheapest first; Requirements are the claim's.
 	Types        []Candidate
 	Requirements requirement.Set
 }
 
-// LimitsForMinValues is what a claim reserves of the pool's limits so that its types reach minValues, as little as is found.
+// LimitsForMinValues returns what a claim reserves of the pool's limits so that its types reach minValues, as little as is found.
 // It is false if no claim reaches them; then it is what the claim needs for the types that it does name. The first types up
 // to keep reach minValues if none of them is left out.
 //

@@ -25,7 +25,7 @@ type Daemon struct {
 	Drivers []string
 }
 
-// daemonGroup is what daemon pods take on all types that run the same ones.
+// daemonGroup describes what daemon pods take on all types that run the same ones.
 type daemonGroup struct {
 	requests corev1.ResourceList
 	ports    []resources.HostPort

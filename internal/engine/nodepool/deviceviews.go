@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// DeviceView is a set of possible new nodes that devices cannot tell apart.
+// DeviceView is a set of possible new nodes that devices cannot distinguish .
 type DeviceView struct {
 	Key    string
 	Labels map[string]string
@@ -19,7 +19,7 @@ type DeviceView struct {
 	Types []string
 }
 
-// maxDeviceViews bounds how many combinations of label values are told apart in one offering. Devices select by zone
+// maxDeviceViews bounds how many combinations of label values are distinguished in one offering. Devices select by zone
 // and a few more labels, so an offering has one or two; the bound protects against selectors over many-valued labels.
 const maxDeviceViews = 64
 
@@ -57,7 +57,7 @@ func (c *Candidates) DeviceViews(keys []string) []DeviceView {
 	return c.deviceViews
 }
 
-// With are those of the types, by name, whose nodes have some of each of these resources.
+// With returns those of the types, by name, with nodes that have some of each of these resources.
 func (c *Candidates) With(resources []corev1.ResourceName, types []string) []string {
 	if len(resources) == 0 {
 		return types

@@ -13,16 +13,16 @@ import (
 
 // DomainQuery selects nodes that could be launched now.
 type DomainQuery struct {
-	// Key is the label whose values are the domains.
+	// Key is the label with values that are the domains.
 	Key string
 	// Present are labels that the nodes must have, too, with any value.
 	Present []string
-	// Requests are what a node must have room for.
+	// Requests holds what a node must have room for.
 	Requests resources.Vec
 }
 
-// maxKnownDomains is how many queries the candidates remember: pods of one owner ask the same again for each of their spreads, and those of
-// many owners with requests of their own must not fill the memory.
+// maxKnownDomains limits how many queries the candidates remember: pods of one owner query the same again for each of their spreads, and
+// those of many owners with requests of their own must not fill the memory.
 const maxKnownDomains = 64
 
 // Domains are the values of the key, sorted, on nodes that could be launched now as one of the candidates. Limits count as they were when

@@ -26,7 +26,7 @@ type Representative struct {
 	Sets uint32
 }
 
-// keptEquivalents is how many results are kept. The pods of most simulations are in one of few sets of classes, and a result for 100
+// keptEquivalents sets how many results are kept. The pods of most simulations are in one of few sets of classes, and a result for 100
 // pools takes a megabyte.
 const keptEquivalents = 8
 
@@ -78,7 +78,7 @@ func (m *Models) findEquivalents(sets []resources.Bitset) *Equivalents {
 	return a.sorted()
 }
 
-// equivalentsSearch are those that were found so far.
+// equivalentsSearch holds those that were found so far.
 type equivalentsSearch struct {
 	m     *Models
 	sets  []resources.Bitset
@@ -88,7 +88,7 @@ type equivalentsSearch struct {
 	by    []int32 // indices in found
 }
 
-// common is what alike offerings have in common. Types with equal room share it.
+// common describes what alike offerings have in common. Types with equal room share it.
 type common struct {
 	room *int64
 	sets uint32

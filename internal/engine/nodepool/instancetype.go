@@ -18,7 +18,7 @@ type Type struct {
 	// unreserved has the offerings outside capacity reservations, reserved are the others.
 	unreserved *catalog.InstanceType
 	reserved   []reservedOffering
-	// room is what is left for pods after the daemon pods that come with the node. Types with equal room share it.
+	// room holds what is left for pods after the daemon pods that come with the node. Types with equal room share it.
 	room        resources.Vec
 	daemonGroup int
 	offering    int           // number of the first offering: all offerings of all types before
@@ -57,7 +57,7 @@ func (ti *Type) Sells(o *catalog.Offering) bool {
 	return ti.Requirements.Get(corev1.LabelTopologyZone).Has(o.Zone)
 }
 
-// capacity is what a type counts against limits; the type itself is one of "nodes".
+// capacity returns what a type counts against limits; the type itself is one of "nodes".
 func capacity(it *catalog.InstanceType, limits resources.Axes) resources.Vec {
 	v := limits.Vec(it.Capacity)
 	if i, ok := limits.Lookup(karpv1.ResourceNodes); ok {
@@ -86,13 +86,13 @@ func (ti *Type) Reservations(yield func(int) bool) {
 	}
 }
 
-// AgainstLimits is what a node of the type counts against the pool's limits, over their axes.
+// AgainstLimits returns what a node of the type counts against the pool's limits, over their axes.
 func (t *Type) AgainstLimits() resources.Vec { return t.capacity }
 
 // FirstOffering is the number of the first of the type's Offerings; the others follow.
 func (t *Type) FirstOffering() int { return t.offering }
 
-// Room is what is left for pods after the daemon pods that come with the node.
+// Room returns what is left for pods after the daemon pods that come with the node.
 func (t *Type) Room() resources.Vec { return t.room }
 
 // Unreserved is the type with only its offerings outside capacity reservations.

@@ -42,7 +42,7 @@ func (t *Template) Launch(types []Candidate) LaunchTypes {
 	return out
 }
 
-// leastOverhead is what daemons take on whichever of the types is launched: per resource the least of the groups, and
+// leastOverhead returns what daemons take on whichever of the types is launched: per resource the least of the groups, and
 // only resources that all of them take.
 func (t *Template) leastOverhead(groups []int) corev1.ResourceList {
 	out := corev1.ResourceList{}

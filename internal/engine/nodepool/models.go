@@ -13,14 +13,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Config is what models need to know of the cluster.
+// Config describes what models need to know of the cluster.
 type Config struct {
 	Labels requirement.Labels
 	// JoinValues are known values of the labels that nodes get while they join: see requirement.Labels.OfNewNode.
 	JoinValues map[string]string
 	// Axes are the resources that pods request.
 	Axes resources.Axes
-	// NodeCost is what each node costs in addition to its instance, in $/h.
+	// NodeCost holds what each node costs in addition to its instance, in $/h.
 	NodeCost float64
 	Daemons  []*Daemon
 	// Slots counts the capacity reservations of all pools.
@@ -127,7 +127,7 @@ func (m *Models) ZoneOf(cand Candidate) int {
 	return m.zones[cand.Offering]
 }
 
-// NodePrice is what a node of an offering adds to the cost of the plan, in $/h.
+// NodePrice returns what a node of an offering adds to the cost of the plan, in $/h.
 func (m *Models) NodePrice(price float64) float64 { return price + m.config.NodeCost }
 
 // Admit returns the candidates of a template under the requirements of pods and of their volumes; nil if the pool's

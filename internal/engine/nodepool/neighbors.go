@@ -23,7 +23,7 @@ func (t *Template) MarkDaemons(marked []bool, daemons ...resources.Bitset) []boo
 	return marked
 }
 
-// DaemonTerms are what the daemon requires of nodes of the template, one of which must hold; none if it runs on no
+// DaemonTerms returns what the daemon requires of nodes of the template, one of which must hold; none if it runs on no
 // such node.
 func (t *Template) DaemonTerms(number int) []requirement.Set {
 	for i := range t.daemons {
@@ -34,7 +34,7 @@ func (t *Template) DaemonTerms(number int) []requirement.Set {
 	return nil
 }
 
-// DaemonsOn are those of the daemons that run on some types of the template.
+// DaemonsOn returns those of the daemons that run on some types of the template.
 func (t *Template) DaemonsOn(of resources.Bitset) (out []int) {
 	for i := range t.daemons {
 		number := t.daemons[i].number
@@ -61,7 +61,7 @@ func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
 	return may, may && surely && c.satisfyDaemon(number)
 }
 
-// Arriving is how many of the daemons surely run on each node of the template with the label's value, or on each one if the value
+// Arriving returns how many of the daemons surely run on each node of the template with the label's value, or on each one if the value
 // is empty. Some is false if there can be no such node.
 func (t *Template) Arriving(of resources.Bitset, key, value string) (n int, some bool) {
 	reqs := t.reqs
@@ -77,7 +77,7 @@ func (t *Template) Arriving(of resources.Bitset, key, value string) (n int, some
 	return n, len(cands.list) > 0
 }
 
-// MayHave is how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each.
+// MayHave returns how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each.
 func (c *Candidates) MayHave(of resources.Bitset, marked []bool) (may, surely int) {
 	for _, number := range c.t.DaemonsOn(of) {
 		some, all := c.MayGet(number, marked)

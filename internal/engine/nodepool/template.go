@@ -177,7 +177,7 @@ func (t *Template) HasVariants() bool { return t.hasVariants }
 // HasLimits reports whether the pool has limits.
 func (t *Template) HasLimits() bool { return t.limits.Len() > 0 }
 
-// NoLimits is what a node has reserved of the limits at first.
+// NoLimits returns what a node has reserved of the limits at first.
 func (t *Template) NoLimits() resources.Vec { return make(resources.Vec, t.limits.Len()) }
 
 // WithinLimits reports whether a node that has reserved so much of the limits can become the type.
@@ -223,7 +223,7 @@ func (t *Template) Mark() { t.limitLeftAtStart = t.limitLeft }
 // Undo returns to the last mark. Launches made since then keep their lists of types.
 func (t *Template) Undo() { t.limitLeft, t.launches = t.limitLeftAtStart, nil }
 
-// Marked is what was left of the limits at the last mark.
+// Marked returns what was left of the limits at the last mark.
 func (t *Template) Marked() resources.Vec { return t.limitLeftAtStart }
 
 // Restore makes an earlier state the present one, and the one that undo returns to.
@@ -293,10 +293,10 @@ func (t *Template) Index() int { return t.index }
 // Pool is the NodePool.
 func (t *Template) Pool() *karpv1.NodePool { return t.pool }
 
-// Requirements are what every node of the pool has, the labels that show that it is initialized included.
+// Requirements returns what every node of the pool has, the labels that show that it is initialized included.
 func (t *Template) Requirements() requirement.Set { return t.reqs }
 
-// Taints are those that nodes keep.
+// Taints returns those that nodes keep.
 func (t *Template) Taints() []corev1.Taint { return t.taints }
 
 // Types are the instance types that the requirements admit, by name. The caller must not modify them.

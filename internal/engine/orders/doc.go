@@ -7,6 +7,6 @@
 //   - Else, if they are of at most maxClassesInOrder classes, every order of whole classes is tried, within the steps.
 //   - Else the orders are those of Search.better, within the steps.
 //
-// The package knows items by their index and what Problem says of them. It places nothing itself: Problem.Try does. It has
+// The package knows items by their index and what Problem states of them. It places nothing itself: Problem.Try does. It has
 // no state between calls. Cost: one Try per order, until none is left or the steps are spent.
 package orders

@@ -23,7 +23,7 @@ type Problem struct {
 	Classes []int
 	// Left marks the items that the queue's own order leaves.
 	Left []bool
-	// Choices is how many choices an item has: those with few are tried first.
+	// Choices returns how many choices an item has: those with few are tried first.
 	Choices func(item int) int
 	// Required marks the items that others follow.
 	Required func(item int) bool
@@ -39,7 +39,7 @@ type Result struct {
 	// Best is the order, nil if none is better than the queue's; Left is how many items it leaves.
 	Best []int
 	Left int
-	// Steps are those that the search has taken.
+	// Steps are the steps that the search has taken.
 	Steps int
 }
 
@@ -49,7 +49,7 @@ type search struct {
 	items []int
 	best  []int
 	left  int
-	// steps are those taken, most is how many it may take.
+	// steps holds those taken, most limits how many it may take.
 	steps, most int
 }
 
@@ -166,7 +166,7 @@ func (s *search) better() {
 	}
 }
 
-// maxSqueaks is how often the items that an order leaves are moved to the front of it.
+// maxSqueaks limits how often the items that an order leaves are moved to the front of it.
 const maxSqueaks = 8
 
 // squeak tries an order, then the same with the items that it leaves in front, and so on while that places more.

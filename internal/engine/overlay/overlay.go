@@ -19,10 +19,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Terms is what the cloud defines.
+// Terms describes what the cloud defines.
 type Terms struct {
 	Labels requirement.Labels
-	// Resources are those that instance types have natively. Overlays cannot change them.
+	// Resources are the resources that instance types have natively. Overlays cannot change them.
 	Resources []corev1.ResourceName
 }
 
@@ -145,7 +145,7 @@ func (t Terms) isNative(name corev1.ResourceName) bool {
 	return slices.Contains(t.Resources, name)
 }
 
-// conflictKey is what only one overlay of a weight may set: the price of an offering, or, with its name set, a
+// conflictKey describes what only one overlay of a weight may set: the price of an offering, or, with its name set, a
 // resource of a type.
 type conflictKey struct {
 	pool string
@@ -164,7 +164,7 @@ func (s conflictKey) String() string {
 	return fmt.Sprintf("the price of %s (NodePool %s)", s.OfferingKey, s.pool)
 }
 
-// conflictKeys are what an overlay sets, in a fixed order.
+// conflictKeys returns what an overlay sets, in a fixed order.
 func (b Overlays) conflictKeys(r parsedOverlay, pools []Pool) (out []conflictKey) {
 	for _, p := range pools {
 		labels := b.poolLabels(p.NodePool)
@@ -289,7 +289,7 @@ func cloneOrEmpty(list corev1.ResourceList) corev1.ResourceList {
 	return maps.Clone(list)
 }
 
-// Prices are those of overlays that require only instance types by name and set their price, in $/h. They are the
+// Prices returns those of overlays that require only instance types by name and set their price, in $/h. They are the
 // only prices of types that the cloud has no price of.
 func (b Overlays) Prices() map[string]float64 {
 	out := map[string]float64{}

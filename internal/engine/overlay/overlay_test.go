@@ -65,7 +65,7 @@ func pools(types ...*catalog.InstanceType) []overlay.Pool {
 	return []overlay.Pool{{NodePool: Pool("general", nil, TemplateLabel("team", "web")).NodePool, InstanceTypes: types}}
 }
 
-// shown is what a type has become, offering by offering, and the resources that it did not have.
+// shown returns what a type has become, offering by offering, and the resources that it did not have.
 func shown(it *catalog.InstanceType) string {
 	var out []string
 	for _, o := range it.Offerings {
@@ -286,7 +286,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// A contradiction in one pool is enough: an overlay holds everywhere or nowhere. The message says where.
+// A contradiction in one pool is enough: an overlay holds everywhere or nowhere. The message states where.
 func TestConflictInOnePool(t *testing.T) {
 	world := []overlay.Pool{
 		{NodePool: Pool("a", nil).NodePool, InstanceTypes: []*catalog.InstanceType{ten("m.large")}},
@@ -305,7 +305,7 @@ func TestConflictInOnePool(t *testing.T) {
 	}
 }
 
-// Whatever else a type says is the same after it was overlaid, in particular what is added to it later.
+// Whatever else a type states is the same after it was overlaid, in particular what is added to it later.
 func TestNothingElseChanges(t *testing.T) {
 	it := ten("m.large")
 	fill(t, reflect.ValueOf(it).Elem())

@@ -37,7 +37,7 @@ type Future[T any] struct {
 }
 
 // Begin computes a value on another goroutine; on this one, before it returns, if only one runs at a time (GOMAXPROCS). A panic
-// becomes one of whoever waits, so that whoever recovers from those of the caller recovers from it.
+// becomes one of anyone who waits, so that anyone who recovers from those of the caller recovers from it.
 func Begin[T any](compute func() T) *Future[T] {
 	f := &Future[T]{done: make(chan struct{})}
 	run := func() {

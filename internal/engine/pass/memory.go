@@ -19,7 +19,7 @@ const (
 	// minRefusalBackoff and maxRefusalBackoff bound the backoff of nodes with a replacement that was rejected as invalid. A minute lets other
 	// nodes go first; an hour is soon enough for a mistake that a person must correct.
 	minRefusalBackoff, maxRefusalBackoff = time.Minute, time.Hour
-	// rebootRefused is for how long a node whose reboot was refused is replaced instead. After that the permission may have come.
+	// rebootRefused is for how long a node is replaced instead after a refused reboot. After that the permission may have come.
 	rebootRefused = 10 * time.Minute
 	// rebootUnclear is for how long others go before a node of which it could not be checked whether it can be rebooted.
 	rebootUnclear = time.Minute
@@ -31,7 +31,7 @@ const (
 type Memory struct {
 	// Proposals are commands that must stay valid until they are due.
 	Proposals []Proposal `json:"proposals,omitempty"`
-	// Backoff has the pools whose replacements failed.
+	// Backoff has the pools with replacements that failed.
 	Backoff disrupt.BackoffRecord `json:"backoff,omitzero"`
 	// DriftFailed is when a drifted node was last found to be irreplaceable, since its pods fit nowhere.
 	DriftFailed map[types.UID]time.Time `json:"driftFailed,omitempty"`

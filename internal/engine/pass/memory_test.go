@@ -133,7 +133,7 @@ func unhealthy(name string, score float64) snapshot.Node {
 	return n
 }
 
-// A node whose reboot was refused is replaced, one of which that is not known waits for others.
+// After a refused reboot a node is replaced; one of which that is not known waits for others.
 func TestRefusedReboots(t *testing.T) {
 	s := world("100%", unhealthy("first", 2), unhealthy("second", 1), up("a", pod("x", "600m")), up("b", pod("y", "600m")),
 		up("c", pod("z", "600m")), up("d"), up("e"), up("f"), up("g"), up("h"), up("i"), up("j"), up("k"))
@@ -164,7 +164,7 @@ func TestRefusedReboots(t *testing.T) {
 	}
 }
 
-// The limits of a pool hold for all reasons together, and say why no more start.
+// The limits of a pool hold for all reasons together, and state why no more start.
 func TestStartLimits(t *testing.T) {
 	ahead := controller
 	ahead.Validate, ahead.MaxDrift = false, 5

@@ -56,9 +56,9 @@ type Input struct {
 	Settings Settings
 	// Resting leaves the search for savings out, for now. Whether anything has changed since the last search is looked at all the same.
 	Resting bool
-	// Interrupt ends the search for savings as soon as it is true; nil never does. It is called before each simulation of the search.
+	// Interrupt stops the search for savings as soon as it is true; nil never does. It is called before each simulation of the search.
 	Interrupt func() bool
-	// Step is called as a kind of work begins, and with 0 as it ends; nil if the caller does not measure time.
+	// Step is called as a kind of work begins, and with 0 when it is done; nil if the caller does not measure time.
 	Step func(Work)
 }
 
@@ -66,7 +66,7 @@ type Input struct {
 type Facts struct {
 	// Rooms is the room of static pools in capacity reservations, by the name of the pool. A pool that is not in it has no reservations.
 	Rooms map[string]Room `json:"rooms,omitempty"`
-	// Limits say how many replacements may start. A pool and reason that are not in it have no limit.
+	// Limits state how many replacements may start. A pool and reason that are not in it have no limit.
 	Limits []StartLimit `json:"limits,omitempty"`
 }
 
@@ -80,7 +80,7 @@ type StartLimit struct {
 }
 
 const (
-	// MaxSimulations is how many drifted nodes, and how many unhealthy ones, a pass of the controller tries whose pods fit nowhere. Each
+	// MaxSimulations is how many drifted nodes, and how many unhealthy ones, a pass of the controller tries with pods that fit nowhere. Each
 	// takes a scheduling simulation, and the nodes that failed come last in the next pass.
 	MaxSimulations = 50
 	// ValidationDelay is how long a command that saves money must stay valid before it starts. It is Karpenter's.
@@ -154,7 +154,7 @@ func (d *Decisions) Commands() []disrupt.Command {
 	return out
 }
 
-// Idle reports whether the pass did nothing but look at the Snapshot: no command, no simulation, and nothing to say of a node but what
+// Idle reports whether the pass did nothing but look at the Snapshot: no command, no simulation, and nothing to report of a node but what
 // protects it.
 func (d *Decisions) Idle() bool {
 	return len(d.Start)+len(d.Propose)+len(d.Dropped)+len(d.Withheld) == 0 && d.Found == nil && d.Stats.InterruptedAt == 0 &&
@@ -171,7 +171,7 @@ type Stats struct {
 	Searched int
 	// Postponed is true if the search was left out because many pods need nodes.
 	Postponed bool
-	// InterruptedAt is the number of the call of Input.Interrupt that ended the search; 0 if none did.
+	// InterruptedAt is the number of the call of Input.Interrupt that stopped the search; 0 if none did.
 	InterruptedAt int
 }
 
@@ -294,7 +294,7 @@ func (d *decider) take(candidates []*disrupt.Candidate) {
 	}
 }
 
-// decision is a command whose nodes are not taken yet.
+// decision is a command with nodes that are not taken yet.
 func (d *decider) decision(c *disrupt.Command) Decision {
 	return Decision{Command: *c, Allowances: d.budgets[c.Reason].Allowances()}
 }
@@ -306,7 +306,7 @@ func (d *decider) start(c *disrupt.Command) {
 	d.startTaken(decision)
 }
 
-// startTaken is start for a command whose nodes are taken.
+// startTaken is start for a command with nodes that are taken.
 func (d *decider) startTaken(c Decision) {
 	if why := d.withheld(&c.Command); why != "" {
 		d.out.Withheld = append(d.out.Withheld, Withheld{c.Command, why})

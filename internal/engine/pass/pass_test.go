@@ -100,7 +100,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A node that a plan for pending pods fills stays, and Decide says why.
+// A node that a plan for pending pods fills stays, and Decide states why.
 func TestNodesThatTakePodsStay(t *testing.T) {
 	s := world("100%", up("empty"))
 	s.Pods = []*corev1.Pod{pod("pending", "500m")}

@@ -156,7 +156,7 @@ func uidsOf(pods []*corev1.Pod) []types.UID {
 	return out
 }
 
-// templateHash tells templates of a pool apart.
+// templateHash distinguishes the templates of a pool.
 func templateHash(pool *karpv1.NodePool) string {
 	data, err := json.Marshal(&pool.Spec.Template)
 	if err != nil { // no value that the API server stores fails
@@ -169,9 +169,9 @@ func templateHash(pool *karpv1.NodePool) string {
 // resolver finds what proposals name in a Snapshot.
 type resolver struct {
 	snap *snapshot.Snapshot
-	// pods are all of the Snapshot; nil before a proposal asks for one.
+	// pods are all of the Snapshot; nil before a proposal needs one.
 	pods map[types.UID]*corev1.Pod
-	// templates are the hashes of pools, by name, as far as proposals have asked for them.
+	// templates are the hashes of pools, by name, as far as proposals have needed them.
 	templates map[string]string
 }
 

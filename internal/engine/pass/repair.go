@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// repair starts the first repair that is possible now, and says why the nodes before it are not repaired.
+// repair starts the first repair that is possible now, and reports why the nodes before it are not repaired.
 func (d *decider) repair() {
 	defer d.begin(Repair)()
 	due, blocked := d.view.Unhealthy()

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/static"
 )
 
-// Room is the room of a static pool in capacity reservations. Error says why it is not known.
+// Room is the room of a static pool in capacity reservations. Error is why it is not known.
 type Room struct {
 	reservation.TemplateRoom
 	Error string `json:"error,omitempty"`
@@ -31,7 +31,7 @@ func (d *decider) replicas() {
 	}
 }
 
-// replaceInStaticPool replaces drifted nodes of one static pool: those first whose replacements can be launched first.
+// replaceInStaticPool replaces drifted nodes of one static pool: those first with replacements that can be launched first.
 func (d *decider) replaceInStaticPool(batch disrupt.StaticBatch) {
 	refill, why := d.staticRefill(batch.Pool, karpv1.DisruptionDrifted)
 	if why != "" {
@@ -52,7 +52,7 @@ func (d *decider) replaceInStaticPool(batch disrupt.StaticBatch) {
 	}
 }
 
-// terminateStaticFirst starts the commands that decide returns, as far as budgets allow, and says why other nodes wait.
+// terminateStaticFirst starts the commands that decide returns, as far as budgets allow, and reports why other nodes wait.
 func (d *decider) terminateStaticFirst(
 	refill *replace.StaticRefill, candidates []*disrupt.Candidate, decide func(*disrupt.Candidate) (*disrupt.Command, string),
 ) {

@@ -80,7 +80,7 @@ func (d *decider) search() *consolidate.Result {
 	}
 	for _, k := range found.Unconsolidatable {
 		if overBudget[k.Candidate.Node] {
-			continue // the reason that was found first says more
+			continue // the reason that was found first is more exact
 		}
 		d.stay(Stay{Node: k.Candidate.Node, Why: k.Why, By: Savings})
 	}

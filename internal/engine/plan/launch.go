@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// CapacityTypes are those of the available offerings that the launch's requirements admit, sorted.
+// CapacityTypes returns those of the available offerings that the launch's requirements admit, sorted.
 func (l *Launch) CapacityTypes() []string {
 	seen := map[string]bool{}
 	for _, it := range l.InstanceTypes {

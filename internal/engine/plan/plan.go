@@ -20,10 +20,10 @@ type Plan struct {
 	Launches   []Launch
 	Rejected   []Rejection
 	Stats      Stats
-	// Preferences are what pods prefer, under the policy Priced, in the order of the queue. Pods of one workload are
+	// Preferences holds what pods prefer, under the policy Priced, in the order of the queue. Pods of one workload are
 	// together, unless their constraints differ. Pods with very many terms are left out.
 	Preferences []PreferenceCost
-	// DroppedWorth is what the plan must save by dropping preferences, in $/h, to count under the policy Priced.
+	// DroppedWorth holds what the plan must save by dropping preferences, in $/h, to count under the policy Priced.
 	DroppedWorth float64
 	// UnusablePools are pools that can launch nothing, whatever pods require, each with its Reason.
 	UnusablePools []rejection.Reason
@@ -31,7 +31,7 @@ type Plan struct {
 	Ignored []IgnoredTerms
 	// Costly are the namespaces with pods of very many terms that get no node, by name.
 	Costly []Costly
-	// Abandoned is true when the caller ended planning. The plan is then empty and must not be carried out.
+	// Abandoned is true when the caller finished planning. The plan is then empty and must not be carried out.
 	Abandoned bool
 	// Zones counts the pods in phase Pending by the zone that they are bound to, or under podclass.FlexibleZone or NoZone.
 	Zones map[string]int
@@ -42,7 +42,7 @@ type Placement struct {
 	// Node is the Name of the snapshot's Node, Claim its NodeClaim if it has one.
 	Node, Claim string
 	Pods        []*corev1.Pod
-	// Devices are those of the Pods with resource claims. A pod that keeps its node without devices has no entry.
+	// Devices are the devices of the Pods with resource claims. A pod that keeps its node without devices has no entry.
 	Devices []DeviceUse
 }
 
@@ -67,11 +67,11 @@ type Launch struct {
 	Offering catalog.Offering
 	// Requests is the sum over Pods plus the daemon pods that come with the node.
 	Requests corev1.ResourceList
-	// Pods are those that the claim is launched for, in order of placement.
+	// Pods are the pods that the claim is launched for, in order of placement.
 	Pods []*corev1.Pod
 	// Drivers are the DRA drivers that must publish the node's devices before the node is ready for Pods, sorted.
 	Drivers []string
-	// Devices are those of the Pods with resource claims.
+	// Devices are the devices of the Pods with resource claims.
 	Devices []DeviceUse
 	// MinValuesRelaxed is true when a minValues of the pool was lowered (policy BestEffort).
 	MinValuesRelaxed bool
@@ -114,7 +114,7 @@ func (r *Rejection) Ignored() bool {
 	})
 }
 
-// Stats is what the plan cost to compute and what it costs to run.
+// Stats describes what the plan cost to compute and what it costs to run.
 type Stats struct {
 	Pods          int `json:"pods"`
 	Classes       int `json:"classes"`
@@ -123,7 +123,7 @@ type Stats struct {
 	// HourlyCost is the price of the new nodes, NodeCost their other cost (snapshot.Settings.NodeCost for each).
 	HourlyCost float64 `json:"hourlyCost"`
 	NodeCost   float64 `json:"nodeHourlyCost,omitempty"`
-	// PreferenceCost is what the plan costs more than a plan that ignores preferences, under the policy Priced.
+	// PreferenceCost holds what the plan costs more than a plan that ignores preferences, under the policy Priced.
 	PreferenceCost float64 `json:"preferenceHourlyCost,omitempty"`
 	// RelaxedPreferences counts the preferences that scheduled pods give up.
 	RelaxedPreferences int `json:"-"`

@@ -2,7 +2,7 @@ package plan
 
 import corev1 "k8s.io/api/core/v1"
 
-// PreferenceCost is what the plan makes of one preference of pods with equal constraints, under the policy Priced.
+// PreferenceCost describes what the plan makes of one preference of pods with equal constraints, under the policy Priced.
 type PreferenceCost struct {
 	// Pod is one of the pods that prefer it.
 	Pod *corev1.Pod
@@ -11,11 +11,11 @@ type PreferenceCost struct {
 	// Kept, Dropped and Unmet count the scheduled pods by what has become of the preference: dropped ones would cost too
 	// much, unmet ones nothing can meet.
 	Kept, Dropped, Unmet int
-	// KeptCost is what the kept ones cost, in $/h: by how much the nodes of these pods cost more than nodes without
+	// KeptCost holds what the kept ones cost, in $/h: by how much the nodes of these pods cost more than nodes without
 	// preferences would when the pods were placed. What several preferences of a pod cost together is divided equally. All
 	// together cost no more than Stats.PreferenceCost.
 	KeptCost float64
-	// DroppedCost is what keeping the dropped ones would cost, in $/h; NaN if it is not known.
+	// DroppedCost holds what keeping the dropped ones would cost, in $/h; NaN if it is not known.
 	DroppedCost float64
 	// OwnPrice is the sum of the own prices of the pods that keep it, each divided by the number of preferences that the
 	// pod keeps, in $/h. KeptCost is at most its share that snapshot.Settings.PreferenceCost allows.

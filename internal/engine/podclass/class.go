@@ -15,9 +15,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// Class is pods that a scheduler cannot tell apart: equal constraints and equal requests.
+// Class is pods that a scheduler cannot distinguish : equal constraints and equal requests.
 //
-// Invariant: once measured it does not change. Whoever reads it must not modify what it returns.
+// Invariant: once measured it does not change. Anyone who reads it must not modify what it returns.
 type Class struct {
 	*Constraints
 	number   int
@@ -83,7 +83,7 @@ type Classifier struct {
 	constraints map[string]*Constraints
 	classes     map[string]*Class
 	keys        *Keys
-	// Recreated is what pods request that request less on the node where they run; nil if there are none.
+	// Recreated holds what pods request that request less on the node where they run; nil if there are none.
 	Recreated map[types.UID]corev1.ResourceList
 }
 

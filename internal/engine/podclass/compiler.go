@@ -30,7 +30,7 @@ type Compiler struct {
 	manyTermGroups                 int            // groups that pods with many terms have added
 }
 
-// Config is what constraints refer to. All fields are required.
+// Config describes what constraints refer to. All fields are required.
 type Config struct {
 	Snapshot *snapshot.Snapshot
 	Pools    *nodepool.Models

@@ -18,7 +18,7 @@ import (
 
 // Constraints is an equivalence class of pods with equal scheduling constraints, whatever they request.
 //
-// Invariant: once compiled it does not change, except for what is made on first use. Whoever reads it must not modify what
+// Invariant: once compiled it does not change, except for what is made on first use. Anyone who reads it must not modify what
 // it returns.
 type Constraints struct {
 	pod   *corev1.Pod // one of them
@@ -30,7 +30,7 @@ type Constraints struct {
 	manyTerms bool
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
 	volumes []requirement.Interned
-	// needs are what the pod needs of the kubelet and of CSI drivers.
+	// needs holds what the pod needs of the kubelet and of CSI drivers.
 	needs support.Needs
 	// devices are the resource claims; none while devices are not planned.
 	devices []snapshot.DeviceClaim
@@ -38,7 +38,7 @@ type Constraints struct {
 	exclusive []types.NamespacedName
 	// attached are the volumes that count against a node's attach limits.
 	attached []volume.Attachment
-	// least is what each of the pods requests at least, per axis; nil until a class of them is measured.
+	// least holds what each of the pods requests at least, per axis; nil until a class of them is measured.
 	least resources.Vec
 	// levels are the relaxation levels: each drops one preference more. The first that can be met counts.
 	levels []*Level
@@ -65,7 +65,7 @@ func New(pod *corev1.Pod) *Constraints {
 // NeedsSupport reports whether Needs has anything.
 func (c *Constraints) NeedsSupport() bool { return !c.needs.None() }
 
-// Needs are what the pods need of the kubelet and of the CSI drivers of a node.
+// Needs returns what the pods need of the kubelet and of the CSI drivers of a node.
 func (c *Constraints) Needs() support.Needs { return c.needs }
 
 // MarkRunning notes that some of the pods are on nodes or nominated, where they keep others away.
@@ -100,7 +100,7 @@ func (c *Constraints) SortedViews(level *Level) *topology.SortedViews {
 	return &level.sorted
 }
 
-// ViewSteps is how many steps it takes to check the views of a level for one node: one each. Those of pods with many terms
+// ViewSteps returns how many steps it takes to check the views of a level for one node: one each. Those of pods with many terms
 // are counted by what they cost.
 func (c *Constraints) ViewSteps(level *Level) int {
 	if c.manyTerms {
@@ -246,7 +246,7 @@ func (c *Constraints) Ports() *resources.PortSet { return &c.ports }
 // Running is true when some of the pods are on nodes or nominated, where they keep others away.
 func (c *Constraints) Running() bool { return c.running }
 
-// Selection is what the pods require and prefer of nodes' labels.
+// Selection returns what the pods require and prefer of nodes' labels.
 func (c *Constraints) Selection() *requirement.Pod { return &c.node }
 
 // Volumes are the alternatives that the volumes leave, one of which must hold; never empty.

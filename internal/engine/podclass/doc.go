@@ -1,4 +1,4 @@
-// Package podclass says which pods a scheduler cannot tell apart, so that a plan looks at each kind of pod once.
+// Package podclass states which pods a scheduler cannot distinguish , so that a plan looks at each kind of pod once.
 //
 // Key has everything about a pod that decides where it can run: what it requests, and its constraints. Pods with equal
 // keys can be exchanged for each other in any plan. What the scheduler does not read, such as images and commands, is not
@@ -11,7 +11,7 @@
 // classes, then compiles them, then finds the groups that count their pods: each step needs the one before for all.
 //
 // Invariant: compiled Constraints do not change. What they return belongs to them. Cost: linear in terms, plus the
-// candidates of each distinct set of requirements; O(1) for all that the inner loops of a search ask.
+// candidates of each distinct set of requirements; O(1) for all that the inner loops of a search query.
 //
 // # Pods with very many terms
 //

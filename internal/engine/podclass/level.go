@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// Level is what a pod requires of a node after some of its preferences have been dropped.
+// Level describes what a pod requires of a node after some of its preferences have been dropped.
 type Level struct {
 	// strict is required; full adds the heaviest preference that is left.
 	strict, full                 requirement.Set
@@ -21,9 +21,9 @@ type Level struct {
 	tolerations                  []corev1.Toleration
 	// blocked are the templates with a taint that is not tolerated.
 	blocked resources.Bitset
-	// dropped is how many preferences this level drops. Alternatives of required node affinity are none.
+	// dropped counts how many preferences this level drops. Alternatives of required node affinity are none.
 	dropped int
-	// preferences is how many preferences of the pods the level keeps.
+	// preferences counts how many preferences of the pods the level keeps.
 	preferences int
 	// groups are the topology constraints at this level.
 	groups []*topology.Group
@@ -47,7 +47,7 @@ func (level *Level) Alone(required requirement.Interned, anyTaints bool, views [
 	return out
 }
 
-// relaxationState is what a pod still requires and prefers while it is being relaxed.
+// relaxationState describes what a pod still requires and prefers while it is being relaxed.
 type relaxationState struct {
 	required  []requirement.Set
 	preferred []requirement.Set
@@ -181,13 +181,13 @@ func (x *Compiler) level(k *Constraints, w relaxationState) *Level {
 	return level
 }
 
-// Blocked are the templates with a taint that is not tolerated, or whose nodes lack what the pods need of them, by index.
+// Blocked are the templates with a taint that is not tolerated, or with nodes that lack what the pods need of them, by index.
 func (r *Level) Blocked() resources.Bitset { return r.blocked }
 
-// Dropped is how many preferences the level drops. Alternatives of required node affinity are none.
+// Dropped returns how many preferences the level drops. Alternatives of required node affinity are none.
 func (r *Level) Dropped() int { return r.dropped }
 
-// Full is what is required, with the heaviest preference that is left.
+// Full returns what is required, with the heaviest preference that is left.
 func (r *Level) Full() requirement.Set { return r.full }
 
 // Groups are the topology constraints of the level.
@@ -196,10 +196,10 @@ func (r *Level) Groups() []*topology.Group { return r.groups }
 // InternedFull is Full, interned.
 func (r *Level) InternedFull() requirement.Interned { return r.internedFull }
 
-// InternedStrict is what is required without preferences, interned.
+// InternedStrict returns what is required without preferences, interned.
 func (r *Level) InternedStrict() requirement.Interned { return r.internedStrict }
 
-// Tolerations are those of the level.
+// Tolerations returns those of the level.
 func (r *Level) Tolerations() []corev1.Toleration { return r.tolerations }
 
 func btoi(b bool) int {

@@ -11,7 +11,7 @@ func (k *Constraints) countPreferences(softTaints bool) {
 	}
 }
 
-// Preferences is how many preferences of the pods the level keeps.
+// Preferences returns how many preferences of the pods the level keeps.
 func (r *Level) Preferences() int { return r.preferences }
 
 // Prefers reports whether the pods prefer anything that is not required.
@@ -27,6 +27,6 @@ func (k *Constraints) Bare() int {
 	return len(k.levels) - 1
 }
 
-// PreferenceList is what the pods prefer. Relaxation levels keep the last ones of it. It is not exact for pods with very
+// PreferenceList returns what the pods prefer. Relaxation levels keep the last ones of it. It is not exact for pods with very
 // many terms.
 func (k *Constraints) PreferenceList() preference.List { return preference.Of(&k.pod.Spec, k.node) }

@@ -24,7 +24,7 @@ func (c *Constraints) noteRequests(requests resources.Vec) {
 	}
 }
 
-// spreadPod is one of the pods, whose spreads are made groups.
+// spreadPod is one of the pods. Its spreads are made groups.
 func (x *Compiler) spreadPod(k *Constraints) topology.SpreadPod {
 	out := topology.SpreadPod{Pod: k.pod, Node: k.node, Tolerations: x.tolerations(k.pod)}
 	var lists []*nodepool.Candidates
@@ -59,12 +59,12 @@ func domainsOf(lists []*nodepool.Candidates, q nodepool.DomainQuery) []string {
 
 // launchQuery selects candidates for new nodes.
 type launchQuery struct {
-	// node is what the nodes must satisfy, in one of the topologies of volumes.
+	// node holds what the nodes must satisfy, in one of the topologies of volumes.
 	node    *requirement.Pod
 	volumes []requirement.Interned
 	// tolerations must cover the taints of the pool, if they are not nil.
 	tolerations *[]corev1.Toleration
-	// needs are what the nodes must have of kubelet and CSI drivers.
+	// needs holds what the nodes must have of kubelet and CSI drivers.
 	needs support.Needs
 }
 

@@ -11,14 +11,14 @@ import (
 // pod that is planned with it. Without bounds one pod delays all others. Pods that people write have a few terms, so
 // the bounds are several times that, and the tests with 10,000 terms stay within a normal planning pass.
 const (
-	// MaxSoftTerms is how many preferences of each sort (preferred node affinity, preferred pod affinity, preferred pod
+	// MaxSoftTerms limits how many preferences of each sort (preferred node affinity, preferred pod affinity, preferred pod
 	// anti-affinity, spreads with ScheduleAnyway) are dropped one by one. The rest, the lightest ones, are a single
 	// preference: they are respected together, or dropped together before all others.
 	MaxSoftTerms = 32
 	// MaxRequiredTerms bounds the required pod affinity terms, and the spreads with DoNotSchedule, of a pod; a pod with
 	// more is not planned. Required anti-affinity terms beyond it are joined per topology key, which is equivalent.
 	MaxRequiredTerms = topology.MaxTerms
-	// MaxAlternatives is how many terms of required node affinity are considered, the first ones: a node needs to match
+	// MaxAlternatives limits how many terms of required node affinity are considered, the first ones: a node needs to match
 	// only one.
 	MaxAlternatives = 64
 	// fewTerms is the number of terms, tolerations or ports up to which a pod is ordinary. Pods with more come last in
@@ -175,7 +175,7 @@ func HasManyTerms(pod *corev1.Pod) bool {
 	return n > fewTerms || len(spec.Tolerations) > fewTolerations || levelGroups(pod) > maxLevelGroups || affinityValues(pod) > maxValues
 }
 
-// levelGroups is how many relaxation levels the pod has at most, times the topology terms of each.
+// levelGroups returns how many relaxation levels the pod has at most, times the topology terms of each.
 func levelGroups(pod *corev1.Pod) int {
 	hard := hardSpreads(pod)
 	soft := len(pod.Spec.TopologySpreadConstraints) - hard
@@ -219,10 +219,10 @@ func affinityValues(pod *corev1.Pod) int {
 	return values
 }
 
-// labelsPerStep is how many label comparisons count as one step.
+// labelsPerStep sets how many label comparisons count as one step.
 const labelsPerStep = 16
 
-// LabelSteps is how many steps it takes to compare the labels of a node with the requirements of the level.
+// LabelSteps returns how many steps it takes to compare the labels of a node with the requirements of the level.
 func (level *Level) LabelSteps() int { return level.full.Len() / labelsPerStep }
 
 func requiredTerms(pod *corev1.Pod) int {

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// tolerations are those of the pod. If there are many, it is one for each taint in the cluster.
+// tolerations returns those of the pod. If there are many, it is one for each taint in the cluster.
 func (x *Compiler) tolerations(pod *corev1.Pod) []corev1.Toleration {
 	all := pod.Spec.Tolerations
 	if len(all) <= fewTolerations {
@@ -33,7 +33,7 @@ func (x *Compiler) tolerations(pod *corev1.Pod) []corev1.Toleration {
 	return out
 }
 
-// fewTolerations is how many tolerations are used as they are.
+// fewTolerations sets how many tolerations are used as they are.
 const fewTolerations = 64
 
 // taints are all taints of nodes and pools.

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// List is what a pod prefers, in the order in which it is dropped.
+// List describes what a pod prefers, in the order in which it is dropped.
 type List struct {
 	// Texts are the preferences in words.
 	Texts []string
@@ -52,7 +52,7 @@ func Of(pod *corev1.PodSpec, node requirement.Pod) List {
 	return l
 }
 
-// Fate is what becomes of a preference.
+// Fate describes what becomes of a preference.
 type Fate int
 
 const (
@@ -64,7 +64,7 @@ const (
 	Covered
 )
 
-// Fate is what becomes of preference i where only the last ones are kept, in number as given.
+// Fate returns what becomes of preference i where only the last ones are kept, in number as given.
 func (l *List) Fate(i, kept int) Fate {
 	first := len(l.Texts) - kept
 	switch {

@@ -15,11 +15,11 @@ type Bound struct {
 	free  []float64
 	// freeValue is the value of all free room on existing nodes.
 	freeValue float64
-	// known is what rules prove of the last plan. Strategies that schedule the same pods share it.
+	// known holds what rules prove of the last plan. Strategies that schedule the same pods share it.
 	known ruleBound
 }
 
-// ruleBound is what the host rules and zone rules of certain scheduled pods prove, in $/h.
+// ruleBound describes what the host rules and zone rules of certain scheduled pods prove, in $/h.
 type ruleBound struct {
 	scheduled map[int]int // pods by their index in the Problem
 	value     float64
@@ -30,7 +30,7 @@ func NewBound(m *Market, free []float64, slots *reservation.Slots) *Bound {
 	return &Bound{m: m, slots: slots, free: free, freeValue: dot(free, m.roomDuals)}
 }
 
-// Plan is what a bound has to know of a plan.
+// Plan describes what a bound has to know of a plan.
 type Plan struct {
 	// Value is the value of the scheduled pods, in $/h, as the market had it before any Resolve.
 	Value float64
@@ -40,7 +40,7 @@ type Plan struct {
 }
 
 // Of is less than or equal to the cost of any plan that schedules the same pods: their value, less that of all room that
-// existing nodes and reservations had, and without these at least the price of the cheapest node for the dearest pod.
+// existing nodes and reservations had, and without these at least the price of the cheapest node for the most expensive pod.
 func (b *Bound) Of(p Plan) float64 {
 	single := 0.0
 	if p.Dearest >= 0 && b.slots.Len() == 0 && b.m.numbers[p.Dearest] >= 0 {
@@ -81,7 +81,7 @@ func (b *Bound) reservedValue(duals []float64, hostRoom []int64) float64 {
 	return total
 }
 
-// RuledPlan is what a bound with host rules and zone rules has to know of a plan.
+// RuledPlan describes what a bound with host rules and zone rules has to know of a plan.
 type RuledPlan struct {
 	Plan
 	// Cost is the plan's, in $/h, Nodes the number of its new nodes.
@@ -99,7 +99,7 @@ type RuledPlan struct {
 type Scheduled struct {
 	Pods  int // index in the Problem
 	Count int
-	// Requests are those of one pod.
+	// Requests are the requests of one pod.
 	Requests resources.Vec
 	// Views are the required topology constraints, Matches the groups that count the pods.
 	Views   []topology.View
@@ -130,7 +130,7 @@ func (b *Bound) WithRules(p *RuledPlan, bound, enough float64) float64 {
 	return max(bound, b.known.value)
 }
 
-// proven is what the rules of the plan's pods prove.
+// proven returns what the rules of the plan's pods prove.
 func (b *Bound) proven(p *RuledPlan, bound, enough float64) float64 {
 	zones := zoneRules(p.Scheduled)
 	bound = max(bound, b.ofValue(p.Value)+b.premiums(p, zones, b.m.program, func(s *Scheduled) int { return b.m.numbers[s.Pods] }))

@@ -1,7 +1,7 @@
-// Package price says what pods are worth, and from that what no plan can cost less than.
+// Package price states what pods are worth, and from that what no plan can cost less than.
 //
 // A Market prices pods against the offerings of NodePools: the linear program of package lp gives each pod a value in
-// $/h and each offering dual prices of its resources. Values tell a search which pods pay for a node; the sum of values
+// $/h and each offering dual prices of its resources. Values report a search which pods pay for a node; the sum of values
 // is a lower bound on the cost of any plan that schedules the same pods.
 //
 // # Lower bound

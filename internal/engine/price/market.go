@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// Problem is what a Market prices: pods, and the offerings of pools for them.
+// Problem describes what a Market prices: pods, and the offerings of pools for them.
 type Problem struct {
 	Pools *nodepool.Models
 	Axes  int // resources
@@ -18,14 +18,14 @@ type Problem struct {
 	Pods   []Pods
 	// Free is the free room of all existing nodes together, per axis; nil if RoomOf is set.
 	Free []float64
-	// RoomOf is a market whose value of free room this one takes over.
+	// RoomOf is a market: this one takes over its value of free room.
 	RoomOf *Market
 }
 
 // Pods are equal pods.
 type Pods struct {
 	Requests resources.Vec
-	// Count is how many there are; zero leaves them out of the market.
+	// Count counts how many there are; zero leaves them out of the market.
 	Count int
 	// Usable is an index into Problem.Usable.
 	Usable int
@@ -39,7 +39,7 @@ type Market struct {
 	// program is nil if no pod can use any offering.
 	program *lp.Program
 	classes []*demandClass
-	// pods are those of the program, numbers their indices by index into Problem.Pods; -1 for those left out.
+	// pods are the pods of the program, numbers their indices by index into Problem.Pods; -1 for those left out.
 	pods    []lp.Pods
 	numbers []int
 	usable  [][]*nodepool.Candidates // by index of pods
@@ -153,7 +153,7 @@ func (m *Market) classOf(offers resources.Bitset, known map[string]*demandClass)
 	return c
 }
 
-// maxPoolPremium is how much more than elsewhere a pod may cost in the heaviest pool that takes it before it is better
+// maxPoolPremium limits how much more than elsewhere a pod may cost in the heaviest pool that takes it before it is better
 // off waiting. Small differences are not worth waiting for, since a node elsewhere may not have room after all.
 const maxPoolPremium = 1.1
 
@@ -221,7 +221,7 @@ func (m *Market) LeastCost(requests resources.Vec, lists []*nodepool.Candidates)
 	return least
 }
 
-// cost is what an amount costs at dual prices.
+// cost returns what an amount costs at dual prices.
 func cost(amount resources.Vec, duals []float64) float64 {
 	total := 0.0
 	for i, x := range amount {

@@ -158,7 +158,7 @@ func (h *ruleProgram) demandOf(d ruleDemand, index map[ruleDemand]int) int {
 	return k
 }
 
-// offerings are those of the relaxation, with room on the axes of rules.
+// offerings returns those of the relaxation, with room on the axes of rules.
 func (h *ruleProgram) offerings() []lp.Offering {
 	out := h.b.m.offerings()
 	zones := h.zonesOfOfferings()

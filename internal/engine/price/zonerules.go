@@ -26,7 +26,7 @@ type zoneRule struct {
 	pods    int // scheduled, of all classes
 }
 
-// zonePremiums is what zone rules add to a bound from dual prices.
+// zonePremiums describes what zone rules add to a bound from dual prices.
 //
 // Let y be dual-feasible prices of offerings: the pods of a node cost no more than the node. The bound takes for each
 // pod the least that it costs on any offering. A pod in zone z costs at least what it costs on an offering of the zone:
@@ -81,7 +81,7 @@ func zoneRules(scheduled []Scheduled) []*zoneRule {
 // overZones reports whether the group is a spread over zones.
 func overZones(g *topology.Group) bool { return g.Spreads(corev1.LabelTopologyZone) }
 
-// floors is how many of the rule's pods must be in each zone, at least.
+// floors returns how many of the rule's pods must be in each zone, at least.
 //
 // Cost: pods times zones.
 func (r *zoneRule) floors() map[string]int {
@@ -113,7 +113,7 @@ func (r *zoneRule) floors() map[string]int {
 	return out
 }
 
-// onNewNodes is how many of the rule's pods must be on new nodes in each zone, at least. There are none where pods are
+// onNewNodes returns how many of the rule's pods must be on new nodes in each zone, at least. There are none where pods are
 // nominated, since groups count them and the bound does not.
 func (b *Bound) onNewNodes(p *RuledPlan, r *zoneRule) map[string]int {
 	if p.Nominated {
@@ -130,13 +130,13 @@ func (b *Bound) onNewNodes(p *RuledPlan, r *zoneRule) map[string]int {
 	return needs
 }
 
-// premiums is what zone rules add to the bound of a program, in $/h.
+// premiums returns what zone rules add to the bound of a program, in $/h.
 func (b *Bound) premiums(p *RuledPlan, rules []*zoneRule, program *lp.Program, index func(*Scheduled) int) float64 {
 	z := &zonePremiums{b: b, plan: p, program: program, pods: index, counted: map[*Scheduled]bool{}}
 	return z.total(rules)
 }
 
-// total is what the rules together add to the bound, in $/h.
+// total returns what the rules together add to the bound, in $/h.
 //
 // Cost: per class under a rule one pass over all offerings, and one over existing nodes.
 func (z *zonePremiums) total(rules []*zoneRule) float64 {
@@ -173,7 +173,7 @@ func (z *zonePremiums) least(r *zoneRule, inZones []map[string]float64, zone str
 	return total
 }
 
-// premiums are what a pod of the class costs in each zone above its value in the bound. They are zero where the zone has
+// premiums returns what a pod of the class costs in each zone above its value in the bound. They are zero where the zone has
 // no offering for it, and for classes that have been counted.
 func (z *zonePremiums) premiums(s *Scheduled) map[string]float64 {
 	m, pods, out := z.b.m, z.pods(s), map[string]float64{}
@@ -228,7 +228,7 @@ func (b *Bound) paid(p *RuledPlan, r *zoneRule, zone string) int {
 	return min(out, r.pods)
 }
 
-// timesWithin is how often the amounts fit into a room, up to most.
+// timesWithin returns how often the amounts fit into a room, up to most.
 func timesWithin(amounts, room resources.Vec, most int) int {
 	n := int64(most)
 	for i, x := range amounts {

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// plainWorlds is how many worlds a test run compares with the plain planner, which takes a fifth of a second each.
+// plainWorlds sets how many worlds a test run compares with the plain planner, which takes a fifth of a second each.
 const plainWorlds = 50
 
 // crowded is a world with more pods, at most some 60. Preferences are ignored: the plain planner may break a soft spread

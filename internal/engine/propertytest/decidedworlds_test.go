@@ -23,7 +23,7 @@ import (
 const (
 	// worldsPerBatch are the worlds of one line of digests.
 	worldsPerBatch = 50
-	// shortDigest is how many digits each world has. They only show which worlds of a batch differ.
+	// shortDigest sets how many digits each world has. They only show which worlds of a batch differ.
 	shortDigest = 4
 )
 

@@ -161,7 +161,7 @@ func compareLines(t *testing.T, name string, got []string, explain func(line int
 	}
 }
 
-// howToCompare is what to do about a digest that differs.
+// howToCompare states what to do about a digest that differs.
 const howToCompare = "\nTo see what has changed, run this test with " + decisionsVariable +
 	"=DIR at the commit before, and then here.\nIf the change is meant: " +
 	"go test ./internal/engine/propertytest -run 'Decisions|Messages' -update"

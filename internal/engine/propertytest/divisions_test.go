@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// divisionWorlds is how many worlds TestDivisions generates. 600 take four seconds.
+// divisionWorlds sets how many worlds TestDivisions generates. 600 take four seconds.
 const divisionWorlds = 600
 
 // zonalTypes are types with other prices in each zone, some of which are unavailable in a zone.

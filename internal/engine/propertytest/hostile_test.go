@@ -28,7 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// hostileWorlds is how many a test run generates.
+// hostileWorlds sets how many a test run generates.
 const hostileWorlds = 500
 
 // stepsAtMost is many times the steps that a world of this size needs. With six pods that exclude each other, 720 orders

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// neighborWorlds is how many worlds of neighborWorld a test run generates.
+// neighborWorlds sets how many worlds of neighborWorld a test run generates.
 const neighborWorlds = 800
 
 // neighborWorld is a world in which the rules of pod affinity and anti-affinity matter: DaemonSets are what pods

@@ -207,7 +207,7 @@ func considered(s *snapshot.Snapshot, plan schedule.Plan) []*corev1.Pod {
 }
 
 const (
-	// tinyWorlds is how many worlds a test run compares with the simple planner, ordersPerWorld in how many orders of
+	// tinyWorlds sets how many worlds a test run compares with the simple planner, ordersPerWorld in how many orders of
 	// the pods each.
 	tinyWorlds     = 300
 	ordersPerWorld = 6

@@ -232,7 +232,7 @@ func TestNothingHappensBeforeAPassWakes(t *testing.T) {
 	}
 }
 
-// A search that is interrupted proposes nothing, and the next one finds what it would have found. The number of the call that ended it ends
+// A search that is interrupted proposes nothing, and the next one finds what it would have found. The number of the call that stopped it stops
 // it again.
 func TestInterruptedSearchesProposeNothing(t *testing.T) {
 	interrupted := 0

@@ -234,7 +234,7 @@ func (m *plainPlanner) grown(c *plainClaim, hard *corev1.Pod, wants requirement.
 	return nil
 }
 
-// holding are those of the types that hold the claim's pods and the daemons that may run beside them, cheapest first.
+// holding returns those of the types that hold the claim's pods and the daemons that may run beside them, cheapest first.
 func (m *plainPlanner) holding(c *plainClaim, types []*catalog.InstanceType) []*catalog.InstanceType {
 	total := corev1.ResourceList{}
 	for _, p := range c.pods {

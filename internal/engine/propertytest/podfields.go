@@ -51,7 +51,7 @@ func (d random) hostPort() edit {
 	return HostPort(pick(d, "", "0.0.0.0", "10.0.0.1", "10.0.0.2", "::"), int32(d.from(80, 81)), protocol)
 }
 
-// podFields are what the pods of an app have in common.
+// podFields returns what the pods of an app have in common.
 func (d random) podFields() []edit {
 	var out []edit
 	add := func(percent int, e edit) {

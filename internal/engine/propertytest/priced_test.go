@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// pricedWorlds is how many worlds a test run plans under the policy Priced, at three costs each.
+// pricedWorlds sets how many worlds a test run plans under the policy Priced, at three costs each.
 const pricedWorlds = 200
 
 // checkPriced reports what is wrong with the plan of a world under the policy Priced: it must be valid, leave no more pods

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// worlds is how many a test run generates; make fuzz generates ten times as many.
+// worlds sets how many a test run generates; make fuzz generates ten times as many.
 const worlds = 2_000
 
 // wrong solves the world and returns what is wrong with the plan.

@@ -5,7 +5,7 @@ type random struct {
 	next func() byte
 }
 
-// written dice read what they throw, and throw nothing but zeros when that ends.
+// written dice read what they throw, and throw nothing but zeros when that finishes.
 func written(data []byte) random {
 	return random{func() byte {
 		if len(data) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// ruleWorlds is how many worlds give reasons.
+// ruleWorlds sets how many worlds give reasons.
 const ruleWorlds = 600
 
 // wordless are codes that may come without a rule.

@@ -13,7 +13,7 @@ import (
 
 // GroupRules are a scheduler's rules about PodGroups.
 type GroupRules interface {
-	// Refusal is why the scheduler does not bind the pods of a group that are on nodes of the cluster, all at once; empty if it does.
+	// Refusal returns why the scheduler does not bind the pods of a group that are on nodes of the cluster, all at once; empty if it does.
 	Refusal(c *Cluster, g *snapshot.PodGroup) string
 	// Fits is the placement on the first nodes of the cluster in which enough pods of the group fit, with those that have a node; empty if
 	// there is none.
@@ -101,7 +101,7 @@ func (r *replays) refusedGroup(c *Cluster) string {
 	return ""
 }
 
-// rejectedGroups adds the groups whose rejected pods, together, fit on existing nodes.
+// rejectedGroups adds the groups with rejected pods that, together, fit on existing nodes.
 func (r *replays) rejectedGroups(c *Cluster, out map[acceptance]bool) {
 	if r.groups == nil {
 		return

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// replaysPerWorld is how many outcomes of the launches are replayed at most, ordersPerReplay in how many orders pods are tried.
+	// replaysPerWorld sets how many outcomes of the launches are replayed at most, ordersPerReplay in how many orders pods are tried.
 	replaysPerWorld, ordersPerReplay = 24, 400
 	// fewestReplays are enough where no rejected pod would be accepted.
 	fewestReplays = 3
 )
 
-// Disagreement is what a scheduler would not do as planned; empty if nothing. It begins with "refused:" or "rejected:". The launches come
-// up, as any of what they may become, and daemons start. Then there is an order in which the scheduler accepts each pod on its node,
+// Disagreement returns what a scheduler would not do as planned; empty if nothing. It begins with "refused:" or "rejected:". The launches
+// come up, as any of what they may become, and daemons start. Then there is an order in which the scheduler accepts each pod on its node,
 // and after it no pod that was rejected would be accepted by an existing node, or by one more node that can be launched. Of a rejected pod
 // it must be the same on the same node whatever the launches become: where the plan cannot know, the next one will. If filter is nil, the
 // rules of this package decide. The bytes of next choose orders and outcomes.
@@ -62,7 +62,7 @@ func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan
 	return ""
 }
 
-// replays are what becomes of a plan.
+// replays describes what becomes of a plan.
 type replays struct {
 	s      *snapshot.Snapshot
 	plan   schedule.Plan
@@ -71,7 +71,7 @@ type replays struct {
 	random random
 }
 
-// rulesAboutOthers is how many rules about other pods the pod has.
+// rulesAboutOthers returns how many rules about other pods the pod has.
 func rulesAboutOthers(p *corev1.Pod) int {
 	return len(p.Spec.TopologySpreadConstraints) + len(nearOf(p)) + len(antiTerms(p))
 }
@@ -217,7 +217,7 @@ func (c *Cluster) startDaemons(s *snapshot.Snapshot, node *ClusterNode) {
 	}
 }
 
-// outcome is what a launch becomes.
+// outcome describes what a launch becomes.
 type outcome struct {
 	it *catalog.InstanceType
 	o  *catalog.Offering
@@ -304,7 +304,7 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	return out
 }
 
-// rejectedOnce are the rejected pods, of those that a scheduler cannot tell apart one.
+// rejectedOnce are the rejected pods, of those that a scheduler cannot distinguish  one.
 func (r *replays) rejectedOnce() (out []*corev1.Pod) {
 	for i := range r.plan.Rejected {
 		pod := r.plan.Rejected[i].Pod

@@ -9,10 +9,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// schedulerWorlds is how many worlds a test run compares with the rules of the scheduler.
+// schedulerWorlds sets how many worlds a test run compares with the rules of the scheduler.
 const schedulerWorlds = 400
 
-// mendedWorlds are those after the first schedulerWorlds in which plans once differed: two policies of one constraint were one group, a
+// mendedWorlds holds those after the first schedulerWorlds in which plans once differed: two policies of one constraint were one group, a
 // node for other pods made a domain that counted, pods without a rule sat on a node before its zone was chosen, rules of two apps crossed.
 var mendedWorlds = []uint64{595, 691, 746, 1694, 1922, 2285, 3597, 4459, 5975}
 
@@ -30,7 +30,8 @@ func TestTheSchedulerAcceptsPlansOverFullHosts(t *testing.T) {
 	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(5_000_000 + seed).fullHostsWorld() }, openWorlds)
 }
 
-// openWorlds are worlds over full hosts whose plans the scheduler does not follow, and why. A plan that comes to be right leaves the list.
+// openWorlds are worlds over full hosts with plans that the scheduler does not follow, and why. A plan that comes to be right leaves the
+// list.
 var openWorlds = map[uint64]string{
 	157: "rejected", // a pod that keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
 }

@@ -38,14 +38,14 @@ type Cluster struct {
 	World *snapshot.Snapshot
 	// EmptyHost is true if one more host without pods counts for spreads over hosts.
 	EmptyHost bool
-	// Filter is why a scheduler refuses the pod on the node; empty if it accepts it. If it is nil, the rules of this package decide.
+	// Filter states why a scheduler refuses the pod on the node; empty if it accepts it. If it is nil, the rules of this package decide.
 	Filter Filter
 }
 
-// Filter is why a scheduler refuses a pod on a node of the cluster, which is one of its Nodes; empty if it accepts it.
+// Filter states why a scheduler refuses a pod on a node of the cluster, which is one of its Nodes; empty if it accepts it.
 type Filter func(c *Cluster, pod *corev1.Pod, node *ClusterNode) string
 
-// filter is why the scheduler refuses the pod on the node; empty if it accepts it.
+// filter returns why the scheduler refuses the pod on the node; empty if it accepts it.
 func (c *Cluster) filter(pod *corev1.Pod, node *ClusterNode) string {
 	if c.Filter != nil {
 		return c.Filter(c, pod, node)
@@ -168,7 +168,7 @@ func (c *Cluster) hostPorts(pod *corev1.Pod, node *ClusterNode) string {
 }
 
 // selectsPod reports whether a term of a pod with the owner's namespace matches the other pod: its namespace is listed, or
-// selected, or the owner's if the term says neither; and the labels match. A nil selector matches nothing.
+// selected, or the owner's if the term states neither; and the labels match. A nil selector matches nothing.
 func (c *Cluster) selectsPod(owner *corev1.Pod, t *corev1.PodAffinityTerm, other *corev1.Pod) bool {
 	inNamespace := slices.Contains(t.Namespaces, other.Namespace)
 	if t.NamespaceSelector != nil {
@@ -299,7 +299,7 @@ func (c *Cluster) spread(pod *corev1.Pod, node *ClusterNode) string {
 }
 
 // spreadCounts are the pods that count, by domain: of the nodes that have the keys of all constraints, that the pod's node
-// selection admits unless the constraint ignores it, and whose taints it tolerates if the constraint honors them.
+// selection admits unless the constraint ignores it, and tolerates its taints if the constraint honors them.
 func (c *Cluster) spreadCounts(pod *corev1.Pod, t *corev1.TopologySpreadConstraint, all []corev1.TopologySpreadConstraint) map[string]int {
 	counts := map[string]int{}
 	for _, n := range c.Nodes {

@@ -115,7 +115,7 @@ func (d random) schedulerDaemon(name string) snapshot.DaemonSet {
 	return snapshot.DaemonSet{Namespace: "default", Name: name, Pod: Pod(name, edits...)}
 }
 
-// schedulerEdits are what the pods of an app have in common.
+// schedulerEdits returns what the pods of an app have in common.
 func (d random) schedulerEdits(name string) []edit {
 	app := pick(d, name, name, name, "a")
 	edits := []edit{Labeled("app", app), Labeled("rev", pick(d, "1", "2")), Requests("cpu", fmt.Sprintf("%dm", 250*d.from(1, 9)))}

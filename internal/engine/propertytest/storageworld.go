@@ -19,8 +19,8 @@ const (
 	restarts = "RestartAllContainersOnContainerExits"
 )
 
-// storageWorld is a schedulerWorld whose pods have volumes and host ports, need features of kubelets, and are nominated to nodes. Its nodes
-// have attach limits, volumes that are left over, and CSI drivers from a DaemonSet or from their image.
+// storageWorld is a schedulerWorld with pods that have volumes and host ports, need features of kubelets, and are nominated to nodes. Its
+// nodes have attach limits, volumes that are left over, and CSI drivers from a DaemonSet or from their image.
 func (d random) storageWorld() *snapshot.Snapshot {
 	s := d.schedulerWorld()
 	d.storage(s)
@@ -54,7 +54,7 @@ func (d random) storageWorld() *snapshot.Snapshot {
 	return s
 }
 
-// familyEdit is what the pods of an app have of volumes, ports and needs.
+// familyEdit returns what the pods of an app have of volumes, ports and needs.
 func (d random) familyEdit(s *snapshot.Snapshot) edit {
 	var edits []edit
 	add := func(percent int, e edit) {

@@ -155,7 +155,7 @@ func (d random) widenNode(n *snapshot.Node) {
 	}
 }
 
-// rareEdits are what the pods of an app have besides.
+// rareEdits returns what the pods of an app have besides.
 func (d random) rareEdits(name string) []edit {
 	var out []edit
 	add := func(percent int, e func() edit) {

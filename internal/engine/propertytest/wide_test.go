@@ -2,7 +2,7 @@ package propertytest
 
 import "testing"
 
-// wideWorlds is how many worlds TestWideWorlds generates. 1,500 take four CPU seconds.
+// wideWorlds sets how many worlds TestWideWorlds generates. 1,500 take four CPU seconds.
 const wideWorlds = 1_500
 
 // TestWideWorlds finds no violation in worlds with rarer things. DOVETAIL_WORLDS=first,count generates others.

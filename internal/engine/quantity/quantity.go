@@ -25,7 +25,7 @@ const (
 // 2^63, with a margin far above the relative error of 2^-53.
 const exact = 1e15
 
-// digits is how many decimal digits an int64 has at most.
+// digits sets how many decimal digits an int64 has at most.
 const digits = 19
 
 // Of is the amount in the engine's unit: millicores for cpu, whole units for everything else. It rounds away from zero.

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownLabels are the labels by which controllers and the API server tell the pods of one owner, or of one schedule, from each other.
+// ownLabels are the labels by which controllers and the API server report the pods of one owner, or of one schedule, from each other.
 var ownLabels = []string{
 	"batch.kubernetes.io/job-name", "job-name", "batch.kubernetes.io/controller-uid", "controller-uid",
 	"batch.kubernetes.io/job-completion-index", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",

@@ -10,12 +10,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Outcome is what became of a node for equal pods that it was launched for.
+// Outcome describes what became of a node for equal pods that it was launched for.
 type Outcome int
 
 // The outcomes of a node.
 const (
-	// Undecided: the node is too young to tell.
+	// Undecided: the node is too young to report.
 	Undecided Outcome = iota
 	// Refused: a pod is pending, and no equal pod has come to the node.
 	Refused
@@ -23,7 +23,7 @@ const (
 	Taken
 	// Accepted: one of the pods has come to the node.
 	Accepted
-	// Unknown: the node says nothing of the pods.
+	// Unknown: the node states nothing of the pods.
 	Unknown
 )
 
@@ -33,7 +33,7 @@ type Finding struct {
 	Class             string
 	Pool, Claim, Node string
 	Created           time.Time
-	// At is when the pod was bound, for Accepted.
+	// At is the time when the pod was bound, for Accepted.
 	At time.Time
 	// Pod is one of the pods. Why is what is known of it and the node, and Cause the kind of that; both for Refused and Taken.
 	Pod   *corev1.Pod
@@ -44,7 +44,7 @@ type Finding struct {
 // PodName is the pod's namespace and name.
 func (f *Finding) PodName() string { return f.Pod.Namespace + "/" + f.Pod.Name }
 
-// reportDelay is how long after a node has settled a pod that still suits it may be pending before that is reported: kube-scheduler
+// reportDelay sets how long after a node has settled a pod that still suits it may be pending before that is reported: kube-scheduler
 // waits up to 10 s before it tries a pod again, and longer if it is busy. Where a plan has another node for the pod, it is found at once.
 const reportDelay = time.Minute
 
@@ -64,7 +64,7 @@ type Search struct {
 	bound   map[types.UID]bool
 	// needed are the pods that any node was launched for.
 	needed map[types.UID]bool
-	// gangs are those that have been looked at, see gangOf.
+	// gangs are the gangs that have been looked at, see gangOf.
 	gangs  map[*snapshot.Group]*gangNodes
 	groups *snapshot.Groups
 }
@@ -154,7 +154,7 @@ func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Fin
 // outcome is that of the node for a pod that it was launched for and that is pending.
 func (x *Search) outcome(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	switch {
-	case n.SettledAt.IsZero(): // the claim does not say yet that the node is initialized
+	case n.SettledAt.IsZero(): // the claim does not state yet that the node is initialized
 		return Undecided
 	case slices.Contains(n.TakenFrom, pod.UID) && x.holdsNeeded(n):
 		return Unknown
@@ -187,7 +187,7 @@ func (x *Search) holdsNeeded(n *snapshot.Node) bool {
 //
 // A taint, a label, a feature or a lack of room that the node shows decides once it has settled. A CSI driver may come later. Otherwise
 // only kube-scheduler knows: it must have reported on the pod, and have had the time to try it. It may be slow; the plan may have filled
-// the node with other pods, which says nothing of this one; and on a node that is being removed for another reason than that it is empty
+// the node with other pods, which states nothing of this one; and on a node that is being removed for another reason than that it is empty
 // it does not try pods any more.
 func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	if g := x.gangOf(pod); g.short() {
@@ -298,7 +298,7 @@ func FindAccepted(s *snapshot.Snapshot, histories map[string]*History, classes C
 	return out
 }
 
-// boundAt is when the pod was bound.
+// boundAt returns when the pod was bound.
 func boundAt(pod *corev1.Pod) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {

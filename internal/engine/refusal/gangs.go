@@ -8,12 +8,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// gangNodes is what is there of the nodes of a gang.
+// gangNodes describes what is there of the nodes of a gang.
 type gangNodes struct {
 	name string
-	// came is how many of its pods without a node have one that was launched for them and has come up, and need how many it needs at least.
+	// came counts how many of its pods without a node have one that was launched for them and has come up, and need how many it needs at
+	// least.
 	came, need int
-	// coming is true while nodes for some of its pods are on their way.
+	// coming is true while nodes for some of its pods are in flight.
 	coming bool
 }
 
@@ -24,7 +25,7 @@ func (g *gangNodes) message() string {
 	return fmt.Sprintf("kube-scheduler binds pods of PodGroup %s together, nodes for %d of them have come up, and it needs %d", g.name, g.came, g.need)
 }
 
-// gangOf is what is there for the pod's gang; nil if it is in none.
+// gangOf returns what is there for the pod's gang; nil if it is in none.
 //
 // Cost: linear in the nodes and in what they were launched for, once per gang.
 func (x *Search) gangOf(pod *corev1.Pod) *gangNodes {

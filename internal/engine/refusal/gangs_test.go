@@ -82,7 +82,7 @@ func TestAGangThatIsShortIsTriedAgainWithGrowingPauses(t *testing.T) {
 			s.Nodes = nil
 		}
 		found := (&refusal.Search{Snapshot: s, Classes: refusal.Classes{}, Pods: s.Waiting()}).Find()
-		histories["general"].Add(found, s.Now)
+		histories["general"].Add(found, s.Now, refusal.FirstPause)
 		v := refusal.NewJudge(histories, s).Of(refusal.ClassOf(members[0]))
 		if v.State == refusal.Held {
 			t.Fatalf("after %d s, the gang is held: %s", second, v.Message())

@@ -1,8 +1,8 @@
 // Package refusal limits how many nodes are launched for pods that refuse, or are refused by, each node that was launched for them.
 //
-// A plan knows what it is told of nodes. Where a node turns out otherwise (something else taints it, removes a label, takes more of
+// A plan knows what it is given of nodes. Where a node turns out otherwise (something else taints it, removes a label, takes more of
 // it, or does not let pods be bound), kube-scheduler does not place the pod, the plan finds that the new node does not suit, and has
-// another one. Nothing in a plan ends that. So each NodePool has a History of the nodes that were launched for pods, came up, and never
+// another one. Nothing in a plan stops that. So each NodePool has a History of the nodes that were launched for pods, came up, and never
 // held one: after the first, another one is launched for equal pods at a time, after pauses that double, and after MaxNodes none until
 // the pods, the pool or its node class change, or a person removes the history.
 //
@@ -21,39 +21,40 @@ import (
 )
 
 const (
-	// MaxNodes is how many nodes are launched in vain for equal pods: the first may be chance, the second may have met the same fault
-	// before it was mended, and a third tells no more than they do.
+	// MaxNodes limits how many nodes are launched in vain for equal pods: the first may be chance, the second may have met the same fault
+	// before it was repaired, and a third reports no more than they do.
 	MaxNodes = 3
-	// firstPause is between the first node in vain and the second. It doubles with each.
-	firstPause = 30 * time.Second
-	// window is how long a node in vain counts for its pool: within it, at most MaxNodes are tried for all pods that nodes of the pool
+	// FirstPause is between the first node in vain and the second. It doubles with each.
+	FirstPause = 30 * time.Second
+	// window sets how long a node in vain counts for its pool: within it, at most MaxNodes are tried for all pods that nodes of the pool
 	// have been launched in vain for, since one fault of the nodes concerns pods of many owners.
 	window = time.Hour
-	// acceptedWindow is how long a node in vain counts for equal pods although one of them has come to a node since: as long as an empty
-	// node is kept for its pods. Without it, one pod in four nodes would let nodes be launched in vain for ever.
+	// acceptedWindow sets how long a node in vain counts for equal pods although one of them has come to a node since: as long as an empty
+	// node is kept for its pods. Without it, one pod in four nodes would let nodes be launched in vain forever.
 	acceptedWindow = 10 * time.Minute
-	// retention is how long the history of pods is kept that are no longer pending. A Job that runs once a day has equal pods each time.
+	// retention sets how long the history of pods is kept that are no longer pending. A Job that runs once a day has equal pods each time.
 	retention = 25 * time.Hour
-	// seenInterval is how often it is noted that they still are: each time is a write.
+	// seenInterval sets how often it is noted that they still are: each time is a write.
 	seenInterval = time.Hour
 	// maxClasses bounds a history: an annotation holds 256 KiB, and a record takes up to half of one.
 	maxClasses = 200
 )
 
-// Cause is what the outcome for the nodes of a pool depends on, as far as the pool itself shows. If it changes, the history is reset.
+// Cause describes what the outcome for the nodes of a pool depends on, as far as the pool itself shows. If it changes, the history is
+// reset.
 type Cause struct {
 	// Pool and Class are generations.
 	Pool     int64     `json:"pool"`
 	Class    int64     `json:"class"`
 	ClassUID types.UID `json:"classUID,omitempty"`
-	// Images are those that the node class launches, in order.
+	// Images are the images that the node class launches, in order.
 	Images string `json:"images,omitempty"`
 }
 
-// History is what became of the nodes of a pool for the pods that they were launched for.
+// History describes what became of the nodes of a pool for the pods that they were launched for.
 type History struct {
 	Cause Cause `json:"cause"`
-	// Since is when the cause was first seen: older nodes say nothing about it.
+	// Since is the time when the cause was first seen: older nodes state nothing about it.
 	Since metav1.Time `json:"since,omitzero"`
 	// Classes are the pods that nodes were launched in vain for, by ClassOf.
 	Classes map[string]*Record `json:"classes,omitempty"`
@@ -69,17 +70,17 @@ type Node struct {
 
 // Record is the history of equal pods in a pool.
 type Record struct {
-	// Accepted is when a pod last came to a node that was launched for equal ones.
+	// Accepted is the time when a pod last came to a node that was launched for equal ones.
 	Accepted metav1.Time `json:"accepted,omitzero"`
 	// Claims are the last ones launched in vain, up to MaxNodes, and Found is when each was found; without it, when the last was. Taken are
 	// those with a node on which pods came first that no node was needed for, up to MaxNodes: one more counts as launched in vain.
 	Claims []string      `json:"claims,omitempty"`
 	Found  []metav1.Time `json:"found,omitempty"`
 	Taken  []string      `json:"taken,omitempty"`
-	// At is when the last of the claims was found, Next when another one may be launched at the earliest.
+	// At is the time when the last of the claims was found, Next when another one may be launched at the earliest.
 	At   metav1.Time `json:"at,omitzero"`
 	Next metav1.Time `json:"next,omitzero"`
-	// Seen is when the pods were last noted to be pending.
+	// Seen is the time when the pods were last noted to be pending.
 	Seen metav1.Time `json:"seen"`
 	// Pod is one of the pods, Node the last node, and Why what is known of the two.
 	Pod  string `json:"pod,omitempty"`
@@ -106,10 +107,11 @@ func (h *History) ResetIfChanged(cause Cause, removed bool, now time.Time) bool 
 // Empty reports whether there is nothing to keep.
 func (h *History) Empty() bool { return len(h.Classes) == 0 && h.Since.IsZero() }
 
-// Add adds what was found, once. It returns the findings that are new.
-func (h *History) Add(found []Finding, now time.Time) (added []Finding) {
+// Add adds what was found, once. It returns the findings that are new. After the first node in vain, none is launched for firstPause, which
+// is FirstPause in production.
+func (h *History) Add(found []Finding, now time.Time, firstPause time.Duration) (added []Finding) {
 	for _, f := range found {
-		if h.add(f, now) {
+		if h.add(f, now, firstPause) {
 			added = append(added, f)
 		}
 	}
@@ -117,7 +119,7 @@ func (h *History) Add(found []Finding, now time.Time) (added []Finding) {
 	return added
 }
 
-func (h *History) add(f Finding, now time.Time) bool {
+func (h *History) add(f Finding, now time.Time, firstPause time.Duration) bool {
 	r := h.Classes[f.Class]
 	if f.Outcome != Accepted && f.Created.Before(h.Since.Time) {
 		return false
@@ -139,7 +141,7 @@ func (h *History) add(f Finding, now time.Time) bool {
 	}
 	// One that was launched before the last pause began was launched together with those that began it.
 	if f.Created.After(r.At.Time) {
-		r.Next = truncated(now.Add(pause(min(len(r.counting(now))+1, MaxNodes))))
+		r.Next = truncated(now.Add(firstPause << min(len(r.counting(now)), MaxNodes-1)))
 	}
 	r.Found = append(r.found(), truncated(now))
 	r.Claims = append(r.Claims, f.Claim)
@@ -167,14 +169,14 @@ func (h *History) clear(claim string) bool {
 	return len(h.Nodes) < n
 }
 
-// knows reports whether the claim counts already. With MaxNodes in vain, one that was launched before the last of them was found tells no
+// knows reports whether the claim counts already. With MaxNodes in vain, one that was launched before the last of them was found reports no
 // more than they do. The nodes of a gang that is short were launched together, and count as one. The receiver may be nil.
 func (r *Record) knows(f Finding) bool {
 	return r != nil && ((len(r.Claims) >= MaxNodes || f.Cause == GangShort) && !f.Created.After(r.At.Time) ||
 		slices.Contains(r.Claims, f.Claim) || slices.Contains(r.Taken, f.Claim))
 }
 
-// found is when each of the claims was found.
+// found returns when each of the claims was found.
 func (r *Record) found() []metav1.Time {
 	if len(r.Found) == len(r.Claims) {
 		return r.Found
@@ -182,7 +184,7 @@ func (r *Record) found() []metav1.Time {
 	return slices.Repeat([]metav1.Time{r.At}, len(r.Claims))
 }
 
-// counting is when the claims in vain that count now were found: no pod has come to a node since, or not long ago.
+// counting returns when the claims in vain that count now were found: no pod has come to a node since, or not long ago.
 func (r *Record) counting(now time.Time) []time.Time {
 	var out []time.Time
 	for _, at := range r.found() {
@@ -193,7 +195,7 @@ func (r *Record) counting(now time.Time) []time.Time {
 	return out
 }
 
-// inARow is how many nodes were launched in vain since a pod last came to one.
+// inARow returns how many nodes were launched in vain since a pod last came to one.
 func (r *Record) inARow() int {
 	n := 0
 	for _, at := range r.found() {
@@ -205,7 +207,7 @@ func (r *Record) inARow() int {
 }
 
 // accept notes that a pod was bound to a node that was launched for equal pods. That node was not launched in vain. One that was launched
-// long before says nothing about those since. The receiver may be nil.
+// long before states nothing about those since. The receiver may be nil.
 func (r *Record) accept(f Finding, now time.Time) bool {
 	if r == nil || len(r.Claims)+len(r.Taken) == 0 || !f.At.After(r.At.Time) || f.Created.Before(r.At.Add(-window)) {
 		return false
@@ -219,9 +221,6 @@ func (r *Record) accept(f Finding, now time.Time) bool {
 	r.Accepted, r.Seen, r.Taken = truncated(f.At), truncated(now), nil
 	return true
 }
-
-// pause is how long no node is launched after so many in vain.
-func pause(nodes int) time.Duration { return firstPause << (nodes - 1) }
 
 // See notes that pods of a class are pending, every now and then, and reports whether the history has changed.
 func (h *History) See(class string, now time.Time) bool {

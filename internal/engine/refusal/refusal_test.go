@@ -180,7 +180,7 @@ func (w *world) run(from, to int) {
 		w.snap.Now = at(second)
 		search := &refusal.Search{Snapshot: w.snap, Classes: refusal.Classes{}, Pods: w.snap.Pods, Relaunched: true}
 		found := search.Find()
-		w.histories["general"].Add(found, w.snap.Now)
+		w.histories["general"].Add(found, w.snap.Now, refusal.FirstPause)
 		judge := refusal.NewJudge(w.histories, w.snap)
 		for _, p := range w.snap.Pods {
 			undecided := false
@@ -298,7 +298,7 @@ func TestWhatBeginsAfresh(t *testing.T) {
 				}}
 			})
 			w.snap.Nodes[0].Pods = []*corev1.Pod{bound}
-			w.histories["general"].Add(refusal.FindAccepted(w.snap, w.histories, refusal.Classes{}), w.snap.Now)
+			w.histories["general"].Add(refusal.FindAccepted(w.snap, w.histories, refusal.Classes{}), w.snap.Now, refusal.FirstPause)
 		}, class, refusal.Due},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestWhatBeginsAfresh(t *testing.T) {
 			}
 			// Nodes that were refused before do not count again.
 			search := &refusal.Search{Snapshot: w.snap, Classes: refusal.Classes{}, Pods: w.snap.Pods, Relaunched: true}
-			w.histories["general"].Add(search.Find(), w.snap.Now.Add(time.Second))
+			w.histories["general"].Add(search.Find(), w.snap.Now.Add(time.Second), refusal.FirstPause)
 			if v := refusal.NewJudge(w.histories, w.snap).Of(tt.class); v.State != tt.want {
 				t.Errorf("after another pass: state %v, want %v: %s", v.State, tt.want, v.Message())
 			}
@@ -337,7 +337,7 @@ func TestNodesThatTakeAPodNowAndThen(t *testing.T) {
 		// takes reports whether the n-th node, from 1, takes a pod; every so many seconds, the first one takes another one.
 		takes func(n int) bool
 		again int
-		// vain is how many nodes are launched in vain in any ten minutes at most; launches how many in total, at least, in an hour.
+		// vain counts how many nodes are launched in vain in any ten minutes at most; launches how many in total, at least, in an hour.
 		vain, launches int
 	}{
 		{"never", func(int) bool { return false }, 0, 3, 3},
@@ -361,7 +361,7 @@ func TestNodesThatTakeAPodNowAndThen(t *testing.T) {
 				if tt.again > 0 && second%tt.again == tt.again-1 {
 					w.bind(1, second)
 				}
-				w.histories["general"].Add(refusal.FindAccepted(w.snap, w.histories, refusal.Classes{}), at(second))
+				w.histories["general"].Add(refusal.FindAccepted(w.snap, w.histories, refusal.Classes{}), at(second), refusal.FirstPause)
 			}
 			if len(w.launches) < tt.launches {
 				t.Errorf("%d nodes are launched, want at least %d", len(w.launches), tt.launches)
@@ -390,12 +390,12 @@ func TestAPlaceThatOthersTookIsNoRefusal(t *testing.T) {
 	}
 	for i := range refusal.MaxNodes {
 		found := refusal.Finding{Outcome: refusal.Taken, Class: class, Claim: fmt.Sprint("c", i), Pool: "general", Created: at(i), Pod: p}
-		h.Add([]refusal.Finding{found, found}, at(100))
+		h.Add([]refusal.Finding{found, found}, at(100), refusal.FirstPause)
 		if state() != refusal.Free {
 			t.Fatalf("after %d places that others took, no node is launched", i+1)
 		}
 	}
-	h.Add([]refusal.Finding{{Outcome: refusal.Taken, Class: class, Claim: "c9", Pool: "general", Created: at(50), Pod: p}}, at(100))
+	h.Add([]refusal.Finding{{Outcome: refusal.Taken, Class: class, Claim: "c9", Pool: "general", Created: at(50), Pod: p}}, at(100), refusal.FirstPause)
 	if state() != refusal.Waiting {
 		t.Error("nodes whose place others take are launched without a pause for ever")
 	}
@@ -411,7 +411,7 @@ func TestHistorySurvivesARestartAndStaysSmall(t *testing.T) {
 		})
 		n := node(fmt.Sprint("c", i), i, p)
 		s := &snapshot.Snapshot{Now: at(i + 90), Nodes: []snapshot.Node{n}, Pods: []*corev1.Pod{p}}
-		h.Add((&refusal.Search{Snapshot: s, Classes: refusal.Classes{}, Pods: s.Pods, Relaunched: true}).Find(), s.Now)
+		h.Add((&refusal.Search{Snapshot: s, Classes: refusal.Classes{}, Pods: s.Pods, Relaunched: true}).Find(), s.Now, refusal.FirstPause)
 	}
 	pool := &karpv1.NodePool{}
 	if changed, err := h.Write(pool); err != nil || !changed {

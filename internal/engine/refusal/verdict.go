@@ -22,12 +22,12 @@ const (
 	Held
 )
 
-// Verdict is what is done for pods of a class.
+// Verdict describes what is done for pods of a class.
 type Verdict struct {
 	State State
-	// Until is when a node may be launched at the earliest; zero unless it is known.
+	// Until is the time when a node may be launched at the earliest; zero unless it is known.
 	Until time.Time
-	// Nodes is how many were launched in vain, and Pool the pool of the last of them.
+	// Nodes counts how many were launched in vain, and Pool the pool of the last of them.
 	Nodes int
 	Pool  string
 	// Last is the last record; nil if there is none.
@@ -38,7 +38,7 @@ type Verdict struct {
 type Judge struct {
 	histories map[string]*History
 	now       time.Time
-	// undecided are, by pool and class, claims whose outcome is not known yet.
+	// undecided are, by pool and class, claims with an outcome that is not known yet.
 	undecided map[[2]string]bool
 }
 

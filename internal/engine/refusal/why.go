@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// Kind is what is known of why a node does not suit a pod that it was launched for.
+// Kind describes what is known of why a node does not suit a pod that it was launched for.
 type Kind string
 
 // The kinds of causes. They are the reasons of the condition, and values of the metric's label cause.
@@ -32,7 +32,7 @@ const (
 // maxQuoted bounds what is quoted of kube-scheduler, which lists a reason for each kind of node.
 const maxQuoted = 300
 
-// why is what is known of a node that does not suit a pod, and what kube-scheduler reports.
+// why returns what is known of a node that does not suit a pod, and what kube-scheduler reports.
 func (x *Search) why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 	if g := x.gangOf(pod); g.short() {
 		return g.message(), GangShort
@@ -49,7 +49,7 @@ func (x *Search) why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 }
 
 func (x *Search) cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
-	// The taint of a node that is being removed says nothing of why its pods did not come before, and a node that is not Ready for a
+	// The taint of a node that is being removed states nothing of why its pods did not come before, and a node that is not Ready for a
 	// moment gets its pods later.
 	taints := slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool {
 		return karpv1.IsTaintDisrupted(t) || t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
@@ -149,13 +149,13 @@ func takenMessage(n *snapshot.Node) string {
 		n.Pods[first].Namespace, n.Pods[first].Name)
 }
 
-// schedulerMessage is what kube-scheduler last reported of the pod, shortened.
+// schedulerMessage returns what kube-scheduler last reported of the pod, shortened.
 func schedulerMessage(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue {
 			continue
 		}
-		message, _, _ := strings.Cut(c.Message, " preemption: ") // which says that no pod is in the way
+		message, _, _ := strings.Cut(c.Message, " preemption: ") // which states that no pod is in the way
 		message = strings.TrimRight(strings.TrimSpace(message), ".")
 		if len(message) > maxQuoted {
 			message = strings.ToValidUTF8(message[:maxQuoted], "") + "..."

@@ -6,26 +6,26 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Labels is why no node has the labels that are required.
+// Labels states why no node has the labels that are required.
 type Labels struct {
 	Cause LabelCause `json:"cause"`
-	// By is who requires them. Claim is the volume's, if it is known.
+	// By states who requires them. Claim is the volume's, if it is known.
 	By    Side   `json:"by,omitempty"`
 	Claim string `json:"claim,omitempty"`
-	// Required is what is required: one label, but for NoTypeHas.
+	// Required holds what is required: one label, but for NoTypeHas.
 	Required []Label `json:"required,omitempty"`
-	// With is what no instance type has together with Required; Combined is true if there is more than Required to it. A combination
+	// With holds what no instance type has together with Required; Combined is true if there is more than Required to it. A combination
 	// without With is of labels that the pool requires as well.
 	With     []Label `json:"with,omitempty"`
 	Combined bool    `json:"combined,omitempty"`
-	// Allowed is what the pool allows of the label; nil where the pool does not matter.
+	// Allowed holds what the pool allows of the label; nil where the pool does not matter.
 	Allowed *Label `json:"allowed,omitempty"`
 	// Similar is the known word that was probably meant; empty if none is similar. Known are the known values, if these are few.
 	Similar string   `json:"similar,omitempty"`
 	Known   []string `json:"known,omitempty"`
 }
 
-// Side is who requires labels.
+// Side states who requires labels.
 type Side string
 
 // The sides.
@@ -35,7 +35,7 @@ const (
 	ByPool   Side = "NodePool"
 )
 
-// LabelCause is why no node has labels.
+// LabelCause states why no node has labels.
 type LabelCause string
 
 // The causes.
@@ -81,7 +81,7 @@ type Label struct {
 	// AtLeast and AtMost bound values that are integers; nil without a bound.
 	AtLeast *int64 `json:"atLeast,omitempty"`
 	AtMost  *int64 `json:"atMost,omitempty"`
-	// MinValues is how many values of the label the instance types of a launch must have; 0 for any.
+	// MinValues counts how many values of the label the instance types of a launch must have; 0 for any.
 	MinValues int `json:"minValues,omitempty"`
 }
 
@@ -100,7 +100,7 @@ func LabelsOf(list []requirement.Requirement) []Label {
 	return out
 }
 
-// Requirement is what LabelOf was called with. A contradiction becomes DoesNotExist.
+// Requirement returns what LabelOf was called with. A contradiction becomes DoesNotExist.
 func (l Label) Requirement() requirement.Requirement {
 	var out requirement.Requirement
 	switch l.Operator {

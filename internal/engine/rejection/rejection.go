@@ -6,15 +6,15 @@ package rejection
 type Reason struct {
 	Code     Code
 	NodePool string
-	// Rule is what the reason is about; nil if the Code is all that there is to know. It must not be changed.
+	// Rule holds what the reason is about; nil if the Code is all that there is to know. It must not be changed.
 	Rule *Rule
-	// Nearest is where the pod would go without the reasons of this pool; nil if nowhere.
+	// Nearest states where the pod would go without the reasons of this pool; nil if nowhere.
 	Nearest *Nearest
-	// Together is how many reasons keep the pod from Nearest. It is set at the last of them.
+	// Together counts how many reasons keep the pod from Nearest. It is set at the last of them.
 	Together int
 }
 
-// Nearest is where a pod would be scheduled if the reasons of its pool did not exist.
+// Nearest states where a pod would be scheduled if the reasons of its pool did not exist.
 type Nearest struct {
 	InstanceType, Zone, CapacityType string
 }

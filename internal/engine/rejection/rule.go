@@ -2,13 +2,13 @@ package rejection
 
 import "encoding/json"
 
-// Rule is what a reason is about, as data. At most one field is set, by Code; without any, the Code is all that there is to know.
+// Rule describes what a reason is about, as data. At most one field is set, by Code; without any, the Code is all that there is to know.
 // Package wording turns it into a sentence.
 type Rule struct {
 	// Labels: no node has the labels that are required. Contradiction: nothing can have them.
 	Labels        *Labels        `json:"labels,omitempty"`
 	Contradiction *Contradiction `json:"contradiction,omitempty"`
-	// Taints are those that the pod does not tolerate.
+	// Taints are the taints that the pod does not tolerate.
 	Taints []UntoleratedTaint `json:"taints,omitempty"`
 	// Sizes: the requests are too large. Limits are the pool's that leave too little.
 	Sizes  *Sizes  `json:"sizes,omitempty"`
@@ -24,7 +24,7 @@ type Rule struct {
 	// VolumeClaim and ResourceClaims are those that the pod cannot use.
 	VolumeClaim    *VolumeClaim    `json:"volumeClaim,omitempty"`
 	ResourceClaims *ResourceClaims `json:"resourceClaims,omitempty"`
-	// Missing is what no node of the pool has of what the pod needs beside labels, taints and room.
+	// Missing holds what no node of the pool has of what the pod needs beside labels, taints and room.
 	Missing *Missing `json:"missing,omitempty"`
 	// PodGroup: the pods of its group get nodes together or not at all.
 	PodGroup *GroupOfPods `json:"podGroup,omitempty"`
@@ -32,7 +32,7 @@ type Rule struct {
 	Bound *Bound `json:"bound,omitempty"`
 	// Node is the only node that fits, which is not initialized.
 	Node *Node `json:"node,omitempty"`
-	// Stated is what another component states, verbatim: an error, or the sentence of a controller that leaves the pod out of a plan.
+	// Stated holds what another component states, verbatim: an error, or the sentence of a controller that leaves the pod out of a plan.
 	Stated string `json:"stated,omitempty"`
 }
 
@@ -58,7 +58,7 @@ type Limit struct {
 	Resource string `json:"resource"`
 	Limit    string `json:"limit"`
 	Used     string `json:"used"`
-	// Planned is what the plan has taken of it; empty if nothing.
+	// Planned holds what the plan has taken of it; empty if nothing.
 	Planned string `json:"planned,omitempty"`
 	Left    string `json:"left"`
 	// InstanceType is the smallest suitable type, which adds Adds.
@@ -69,14 +69,14 @@ type Limit struct {
 // MinValue is a label with minValues that the instance types left do not reach.
 type MinValue struct {
 	Key string `json:"key"`
-	// Values is how many there are, Wanted how many there have to be.
+	// Values counts how many there are, Wanted how many there have to be.
 	Values int `json:"values"`
 	Wanted int `json:"wanted"`
 }
 
-// Offerings is why what fits cannot be launched now.
+// Offerings states why what fits cannot be launched now.
 type Offerings struct {
-	// Types is how many instance types fit. Only names it if it is one.
+	// Types counts how many instance types fit. Only names it if it is one.
 	Types int    `json:"types"`
 	Only  string `json:"only,omitempty"`
 	// Unpriced: no price is known of any of them.
@@ -86,7 +86,7 @@ type Offerings struct {
 	Zones         []string `json:"zones,omitempty"`
 }
 
-// ResourceClaims is why no node has devices for the resource claims of the pod.
+// ResourceClaims states why no node has devices for the resource claims of the pod.
 type ResourceClaims struct {
 	Cause DeviceCause `json:"cause"`
 	// Names are the resource claims of the pod.
@@ -95,10 +95,10 @@ type ResourceClaims struct {
 	Error string `json:"error,omitempty"`
 }
 
-// DeviceCause is why devices cannot be used.
+// DeviceCause states why devices cannot be used.
 type DeviceCause string
 
-// The causes. NoDevicesKnown is NotAllocated in a pool of whose instance types no devices are known.
+// The causes. NoDevicesKnown is NotAllocated in a pool without known devices of its instance types.
 const (
 	NoTypeHasDevices DeviceCause = "NoTypeHasDevices"
 	NotAllocated     DeviceCause = "NotAllocated"
@@ -119,7 +119,7 @@ type Missing struct {
 // Bound is a bound of planning that a pod exceeds.
 type Bound struct {
 	Of BoundOf `json:"of"`
-	// Count is how many the pod has, Most how many are planned; both 0 for bounds that are not the pod's alone.
+	// Count counts how many the pod has, Most how many are planned; both 0 for bounds that are not the pod's alone.
 	Count int `json:"count,omitempty"`
 	Most  int `json:"most,omitempty"`
 }

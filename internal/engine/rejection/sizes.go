@@ -8,7 +8,7 @@ type Sizes struct {
 	// TooLarge are the requests that no suitable type has room for. Without any, no single type has room for all of Together.
 	TooLarge []Size   `json:"tooLarge,omitempty"`
 	Together []Amount `json:"together,omitempty"`
-	// OtherUnknown is how many more requested resources neither a node nor an instance type has.
+	// OtherUnknown counts how many more requested resources neither a node nor an instance type has.
 	OtherUnknown int `json:"otherUnknown,omitempty"`
 }
 
@@ -30,7 +30,7 @@ type Amount struct {
 	Needs    string `json:"needs"`
 }
 
-// SizeCause is why there is no room.
+// SizeCause states why there is no room.
 type SizeCause string
 
 // The causes.

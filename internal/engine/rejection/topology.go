@@ -4,7 +4,7 @@ package rejection
 type Domains struct {
 	// Pool is the requirement of the pool without which there are domains; nil if it is not to blame.
 	Pool *Label `json:"nodePool,omitempty"`
-	// Constraints are those without any one of which there is a domain.
+	// Constraints are the constraints without any one of which there is a domain.
 	Constraints []Constraint `json:"constraints"`
 	// Possible are the domains in which a node of the pool for the pod can be; empty where they do not matter.
 	Possible Names `json:"possible,omitzero"`
@@ -13,11 +13,11 @@ type Domains struct {
 // Constraint is a topology constraint, and where the pods that it counts are.
 type Constraint struct {
 	Kind ConstraintKind `json:"kind"`
-	// Key is the label whose values are the domains. Hosts is true if each node is one.
+	// Key is the label with values that are the domains. Hosts is true if each node is one.
 	Key   string `json:"key"`
 	Hosts bool   `json:"hosts,omitempty"`
-	// Selector is the label selector of the pods that count, empty for all. In place of it, Claim is the volume claim whose users count, or
-	// Selectors how many selectors are joined.
+	// Selector is the label selector of the pods that count, empty for all. In place of it, Claim is the volume claim with users that count,
+	// or Selectors how many selectors are joined.
 	Selector  string `json:"selector,omitempty"`
 	Claim     string `json:"claim,omitempty"`
 	Selectors int    `json:"selectors,omitempty"`
@@ -29,7 +29,7 @@ type Constraint struct {
 	Pods DomainCounts `json:"pods,omitzero"`
 	// Allowed are the domains that a spread leaves.
 	Allowed Names `json:"allowed,omitzero"`
-	// Undecided is how many pods are on planned nodes that may come up anywhere.
+	// Undecided counts how many pods are on planned nodes that may come up anywhere.
 	Undecided int `json:"undecided,omitempty"`
 	// Example is one of the running pods that count.
 	Example *Example `json:"example,omitempty"`
@@ -56,7 +56,7 @@ type Example struct {
 	Terminating bool   `json:"terminating,omitempty"`
 }
 
-// MaxNames is how many names a list has at most. A cluster has thousands of hosts.
+// MaxNames limits how many names a list has at most. A cluster has thousands of hosts.
 const MaxNames = 32
 
 // Names are the first names of a list, and how many more there are.
@@ -77,7 +77,7 @@ type DomainCounts struct {
 	More  int           `json:"more,omitempty"`
 }
 
-// DomainCount is how many pods count in a domain.
+// DomainCount counts how many pods count in a domain.
 type DomainCount struct {
 	Domain string `json:"domain"`
 	Pods   int    `json:"pods"`

@@ -1,6 +1,6 @@
 package rejection
 
-// VolumeClaim is why a pod cannot use a volume claim.
+// VolumeClaim states why a pod cannot use a volume claim.
 type VolumeClaim struct {
 	// Name is that of the claim.
 	Name  string      `json:"name"`
@@ -16,11 +16,11 @@ type VolumeClaim struct {
 	// Node is the name of the node that the volume needs, and that does not exist. Pod is the user of a claim that only one pod can use.
 	Node string `json:"node,omitempty"`
 	Pod  string `json:"pod,omitempty"`
-	// Error is why the topology of the volume fits no node, or what is wrong with what its driver publishes.
+	// Error states why the topology of the volume fits no node, or what is wrong with what its driver publishes.
 	Error string `json:"error,omitempty"`
 }
 
-// VolumeCause is why a volume claim cannot be used.
+// VolumeCause states why a volume claim cannot be used.
 type VolumeCause string
 
 // The causes.

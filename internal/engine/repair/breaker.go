@@ -9,7 +9,7 @@ const (
 	// MaxUnhealthyPercent is the share of a NodePool's nodes, rounded up, that may be unhealthy for its repairs to go on.
 	// It is Karpenter's.
 	MaxUnhealthyPercent = 20
-	// TrialDelay is how long a fault must have been due before its node is repaired although the breaker is open. A
+	// TrialDelay sets how long a fault must have been due before its node is repaired although the breaker is open. A
 	// common cause, such as an outage of the network, mostly passes within it; a fault that was there before does not.
 	TrialDelay = 30 * time.Minute
 )
@@ -18,7 +18,7 @@ const (
 // tolerated or not.
 //
 // If the unhealthy nodes beyond the share are all in some zones, the fault is one of these zones, and repairs go on in
-// the others. Where repairs are held back, the node whose fault has been due longest is repaired all the same after
+// the others. Where repairs are held back, the node with a fault that has been due longest is repaired all the same after
 // TrialDelay, one node of the pool at a time: a fault of its own must not wait for the end of a common one, and if its
 // replacement fails too, no more than one node was lost.
 type Breaker struct {
@@ -50,7 +50,7 @@ type candidateFault struct {
 // NewBreaker returns a breaker without nodes.
 func NewBreaker() *Breaker { return &Breaker{pools: map[string]*poolHealth{}} }
 
-// Health is what the breaker counts of a node.
+// Health describes what the breaker counts of a node.
 type Health struct {
 	Pool, Zone string
 	// Unhealthy is true from the first moment of a fault.
@@ -92,7 +92,7 @@ func (b *Breaker) NoteDue(node, pool string, due time.Time) {
 	}
 }
 
-// Block is why a node is not repaired now.
+// Block states why a node is not repaired now.
 type Block struct {
 	// Zone is set if only repairs in the zone are held back.
 	Zone string

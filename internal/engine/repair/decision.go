@@ -11,7 +11,7 @@ import (
 const (
 	// AgePerRank is the time that a fault must wait to overtake one of the next higher priority. It is Karpenter's.
 	AgePerRank = 30 * time.Minute
-	// MaxReboots is how many reboots a node may have within RebootWindow before it is replaced instead. Both are
+	// MaxReboots limits how many reboots a node may have within RebootWindow before it is replaced instead. Both are
 	// Karpenter's.
 	MaxReboots   = 2
 	RebootWindow = 24 * time.Hour
@@ -19,7 +19,7 @@ const (
 
 // Reboots are the past reboots of a node.
 type Reboots struct {
-	// Ended is when the last one ended; zero if there was none.
+	// Ended is the time when the last one finished; zero if there was none.
 	Ended time.Time
 	// Started are the times at which reboots were committed.
 	Started []time.Time
@@ -36,25 +36,25 @@ func (r *Reboots) exhausted(now time.Time) bool {
 	return recent >= MaxReboots
 }
 
-// Decision is what to do with an unhealthy node now.
+// Decision describes what to do with an unhealthy node now.
 type Decision struct {
 	Action karpv1.RepairAction
-	// Cause is the fault that the action is for, and EligibleAt when its toleration ended.
+	// Cause is the fault that the action is for, and EligibleAt when its toleration finished.
 	Cause      Fault
 	EligibleAt time.Time
 	// Bound is the shortest bound of the drain that any fault sets, and BoundBy that fault; nil if none sets one.
 	Bound   *time.Duration
 	BoundBy *Fault
 	// Score orders nodes: the highest is repaired first. It is the rank of the fault's priority plus its age since its
-	// toleration ended, in units of AgePerRank.
+	// toleration finished, in units of AgePerRank.
 	Score float64
 	// Escalated is true if the node is replaced because reboots did not help.
 	Escalated bool
 }
 
-// Decide merges the faults whose toleration has ended. The more disruptive action wins; its cause is the fault of
+// Decide merges the faults with a toleration that has finished. The more disruptive action wins; its cause is the fault of
 // the highest priority, then the one that has been due longest. The bound of the drain is the shortest of all, whichever
-// fault supplies the action. False if no toleration has ended.
+// fault supplies the action. False if no toleration has finished.
 func Decide(faults []Fault, reboots *Reboots, now time.Time) (d Decision, due bool) {
 	type dueFault struct {
 		*Fault
@@ -96,7 +96,7 @@ func severity(a karpv1.RepairAction) int {
 	return slices.Index([]karpv1.RepairAction{karpv1.RepairIgnore, karpv1.RepairReboot, karpv1.RepairReplace}, a)
 }
 
-// NextDue is when the next toleration ends after now; false if none does.
+// NextDue returns when the next toleration finishes after now; false if none does.
 func NextDue(faults []Fault, reboots *Reboots, now time.Time) (at time.Time, ok bool) {
 	for i := range faults {
 		if t := faults[i].eligibleAt(reboots.Ended); t.After(now) && (!ok || t.Before(at)) {

@@ -1,7 +1,7 @@
 // Package repair decides which unhealthy nodes to repair, how and in which order. It reads conditions of Nodes and calls
 // no API.
 //
-// A set of policies says which conditions need a repair (Policies). Matching a Node needs no clock, so callers may keep
+// A set of policies states which conditions need a repair (Policies). Matching a Node needs no clock, so callers may keep
 // its Faults until the Node's conditions change. From faults and a time comes a Decision: the action, the bound of the
 // drain and a score. A Breaker holds repairs back where so many nodes are unhealthy that the cause is likely a common
 // one.
@@ -131,7 +131,7 @@ func (s *Policies) rank() {
 // Fault is a condition of a node that a policy covers.
 type Fault struct {
 	Condition corev1.NodeCondition
-	// since is when the toleration begins: the transition of the condition, but not before the Node existed.
+	// since is the time when the toleration begins: the transition of the condition, but not before the Node existed.
 	since  time.Time
 	policy *policy
 }
@@ -142,7 +142,7 @@ func (f *Fault) Policy() *karpv1.RepairPolicy { return &f.policy.RepairPolicy }
 // Fallback reports whether the policy is the fallback, which covers reasons that no other policy names.
 func (f *Fault) Fallback() bool { return f.policy.Reason == "" }
 
-// eligibleAt is when the toleration ends. A reboot starts it anew: the zero time means none.
+// eligibleAt returns when the toleration finishes. A reboot starts it anew: the zero time means none.
 func (f *Fault) eligibleAt(rebooted time.Time) time.Time {
 	since := f.since
 	if rebooted.After(since) {
@@ -152,7 +152,7 @@ func (f *Fault) eligibleAt(rebooted time.Time) time.Time {
 }
 
 // Faults are the conditions of a node that policies cover, tolerated or not, in the order of the conditions. A condition
-// has a fault for each policy whose reason it matches; if it matches none, the fallback covers it. A condition with a
+// has a fault for each policy with a reason that it matches; if it matches none, the fallback covers it. A condition with a
 // status that no policy names has none.
 func (s *Policies) Faults(node *corev1.Node) []Fault {
 	var out []Fault

@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// DriftSearch is what Drift searches, and how far.
+// DriftSearch describes what Drift searches, and how far.
 type DriftSearch struct {
 	// Order are the drifted nodes, the next to replace first.
 	Order     []*disrupt.Candidate

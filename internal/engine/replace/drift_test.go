@@ -24,7 +24,7 @@ func worldOf(pools []snapshot.Pool, nodes ...snapshot.Node) *snapshot.Snapshot {
 	return s
 }
 
-// maxTried is how many nodes drift may simulate.
+// maxTried limits how many nodes drift may simulate.
 const maxTried = 2
 
 // nextDrift is the command that drift finds, and the nodes that it cannot replace.

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// UnplaceablePodsDelay is how long the repair of a node that is not Ready waits for room for pods of its own that fit nowhere.
+// UnplaceablePodsDelay sets how long the repair of a node that is not Ready waits for room for pods of its own that fit nowhere.
 // Such a node does not run them, so keeping it longer saves nothing, and its instance costs money.
 const UnplaceablePodsDelay = 30 * time.Minute
 
@@ -22,7 +22,7 @@ type RepairSearch struct {
 	// Breaker holds repairs back where too many nodes are unhealthy.
 	Breaker *repair.Breaker
 	Budget  schedule.Budget // of each simulation
-	// Reboots is false if nodes are replaced where a policy says to reboot them.
+	// Reboots is false if nodes are replaced where a policy states to reboot them.
 	Reboots bool
 	// Freed lets nodes in full capacity reservations be terminated first; nil if they may not.
 	Freed *FreedSlots
@@ -31,7 +31,7 @@ type RepairSearch struct {
 // HeldBack is a node that is due for repair, and why it is not repaired in this pass.
 type HeldBack struct {
 	Candidate *disrupt.Candidate
-	// Breaker is set if too many nodes are unhealthy; otherwise Message says why.
+	// Breaker is set if too many nodes are unhealthy; otherwise Message states why.
 	Breaker *repair.Block
 	Message string
 	// Simulated is true if a simulation found no room for the pods.

@@ -50,7 +50,7 @@ func (s *StaticRefill) frees(c *disrupt.Candidate) bool {
 	return id != "" && c.CapacityType == karpv1.CapacityTypeReserved && slices.Contains(s.Room.Full, id)
 }
 
-// Stageable is how many of want replacements may come first, as far as the pool allows: a free instance in the reservations
+// Stageable returns how many of want replacements may come first, as far as the pool allows: a free instance in the reservations
 // for each, and a slot under the limit above the replicas. Slots up to the replicas are for nodes that the pool lacks: if a
 // replacement took the slot of a node that was terminated first, that one would stay missing.
 func (s *StaticRefill) Stageable(want int64) int64 {
@@ -97,7 +97,7 @@ func (s *StaticRefill) first(c *disrupt.Candidate, why disrupt.TerminateFirstRea
 	return out, ""
 }
 
-// nodes is how many nodes the pool has, in any state.
+// nodes returns how many nodes the pool has, in any state.
 func (s *StaticRefill) nodes() int64 {
 	n := int64(0)
 	for i := range s.View.Snapshot.Nodes {
@@ -108,8 +108,8 @@ func (s *StaticRefill) nodes() int64 {
 	return n
 }
 
-// missing is how many nodes the pool lacks of those that it is to have, apart from the candidate: not launched, not
-// initialized, or on their way out.
+// missing returns how many nodes the pool lacks of those that it is to have, apart from the candidate: not launched, not
+// initialized, or in flight out.
 func (s *StaticRefill) missing(c *disrupt.Candidate) int {
 	missing := min(*s.Pool.Spec.Replicas, s.Limit)
 	for i := range s.View.Snapshot.Nodes {

@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// FreedSlots plans as if a node of a full capacity reservation had already ended. It compiles the snapshot once for each
-// reservation that it is asked about, which costs as much as the first simulation of a pass.
+// FreedSlots plans as if a node of a full capacity reservation had already finished. It compiles the snapshot once for each
+// reservation that it is queried about, which costs as much as the first simulation of a pass.
 type FreedSlots struct {
 	View    *disrupt.View
 	Compile func(*snapshot.Snapshot) *schedule.Problem
@@ -67,7 +67,7 @@ func (f *FreedSlots) podFor(plan *schedule.Plan, id string) *corev1.Pod {
 	return nil
 }
 
-// Command returns the command that terminates a node first, whose pods fit nowhere while it runs: they all must fit once
+// Command returns the command that terminates a node first if its pods fit nowhere while it runs: they all must fit once
 // its slot in a capacity reservation is free. It returns why that must wait; both results are empty if the node does not
 // qualify. The command launches nothing: provisioning does, once the pods are pending.
 //
@@ -139,12 +139,12 @@ func (f *FreedSlots) onceProven(cmd *disrupt.Command) (*disrupt.Command, string)
 	return cmd, ""
 }
 
-// refillMessage is why a node must wait before it is terminated first.
+// refillMessage returns why a node must wait before it is terminated first.
 func refillMessage(pool string) string {
 	return fmt.Sprintf("no other node is terminated first until the node of NodePool %q that was launched instead of the last one is initialized", pool)
 }
 
-// mayBeMissing is how many nodes may be missing at once to terminate a node first. Until a node of the pool has come up
+// mayBeMissing returns how many nodes may be missing at once to terminate a node first. Until a node of the pool has come up
 // that was launched after the reason for the termination came about, and that does not have to go as well, it is one: a
 // new image may not boot, and then one node is lost. From then on it is what the budgets allow.
 func mayBeMissing(v *disrupt.View, cmd *disrupt.Command, pool string, room *disrupt.RemainingBudgets) int {

@@ -45,7 +45,7 @@ func reservedNode(name, id string, hours int, pods ...*corev1.Pod) snapshot.Node
 	return inReservation(DriftedNode(name, "p", hours, pods...), id)
 }
 
-// driftFirst is what drift finds with the feature gate TerminateFirstDrift.
+// driftFirst returns what drift finds with the feature gate TerminateFirstDrift.
 func driftFirst(s *snapshot.Snapshot) (*disrupt.Command, []disrupt.Unconsolidatable) {
 	v, a := disrupt.NewView(s), &disrupt.DriftBackoff{}
 	room := v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted))

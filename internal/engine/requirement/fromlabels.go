@@ -117,7 +117,7 @@ func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 	return NewSet(reqs...)
 }
 
-// Pod is what a pod requires of a node's labels, without topology and volumes.
+// Pod describes what a pod requires of a node's labels, without topology and volumes.
 type Pod struct {
 	// Selector is the nodeSelector.
 	Selector Set

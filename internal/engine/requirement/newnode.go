@@ -16,10 +16,10 @@ const (
 	someValue = "(not known before the node joins)"
 )
 
-// NewNode is what is known of the labels that each new node gets, whatever its pool and its type. The labels of the pool,
+// NewNode describes what is known of the labels that each new node gets, whatever its pool and its type. The labels of the pool,
 // the type and the offering come in addition.
 type NewNode struct {
-	// Labels are those that each new node has once it is initialized. The name is one that no node has, so only Exists and
+	// Labels are the labels that each new node has once it is initialized. The name is one that no node has, so only Exists and
 	// NotIn hold for it. A value that is not known satisfies Exists and NotIn.
 	Labels Set
 	// open are the keys of labels that a node may get with any value: those of Labels without a known value are sure to be
@@ -27,7 +27,7 @@ type NewNode struct {
 	open []string
 }
 
-// OfNewNode is what is known of new nodes. Values are those of labels that Vocabulary.SetOnJoin names, where they are known
+// OfNewNode returns what is known of new nodes. Values are those of labels that Vocabulary.SetOnJoin names, where they are known
 // from other nodes.
 func (l Labels) OfNewNode(values map[string]string) NewNode {
 	reqs := []Requirement{
@@ -68,7 +68,7 @@ func (n *NewNode) Stated(set Set) Set {
 	return set.Without(drop...)
 }
 
-// Possible is what is left of a set of requirements where it is enough that a node may satisfy them once it has joined:
+// Possible returns what is left of a set of requirements where it is enough that a node may satisfy them once it has joined:
 // without those on labels that it may get with any value. Known are its labels as far as they are known.
 func (n *NewNode) Possible(set, known Set) Set {
 	var drop []string

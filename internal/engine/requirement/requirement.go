@@ -131,7 +131,7 @@ func (r Requirement) Key() string { return r.key }
 // MinValues is the minimum number of distinct values that must stay possible, 0 if there is none.
 func (r Requirement) MinValues() int { return r.minValues }
 
-// Values are those allowed (operator In) or excluded (NotIn), sorted. The caller must not modify them.
+// Values returns those allowed (operator In) or excluded (NotIn), sorted. The caller must not modify them.
 func (r Requirement) Values() []string { return r.values }
 
 // ListedValues are the only values that the label may have; nil if it may have any but some.

@@ -241,7 +241,7 @@ func TestFromPodOrdersPreferencesByWeight(t *testing.T) {
 	}
 }
 
-// universe is what the oracle tries; together with the values drawn below it distinguishes any two requirements.
+// universe holds what the oracle tries; together with the values drawn below it distinguishes any two requirements.
 // No label value begins with a minus.
 var universe = []string{"a", "b", "c", "0", "1", "2", "3", "4", "5", "6", "7"}
 
@@ -387,7 +387,7 @@ func TestUnmatchableTermsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		term corev1.NodeSelectorTerm
-		want string // in what is said
+		want string // in what is stated
 	}{
 		{
 			"a space", terms(map[string][]string{"example.com/team": {"team a"}}, in),

@@ -18,7 +18,7 @@ const None = 0
 // Slots counts what is left of capacity reservations. A node that is to be launched into a reservation takes one of its
 // slots, and returns it when it becomes something else. The zero value has no reservations.
 //
-// Invariant: a reservation never has fewer than 0 slots left. All methods cost O(1) unless they say otherwise.
+// Invariant: a reservation never has fewer than 0 slots left. All methods cost O(1) unless they state otherwise.
 type Slots struct {
 	numbers map[string]int
 	ids     []string // by number - 1, as are the following
@@ -79,7 +79,7 @@ func (s *Slots) Len() int { return len(s.ids) }
 // ID is the reservation's ID in EC2.
 func (s *Slots) ID(n int) string { return s.ids[n-1] }
 
-// Total is how many slots of the reservation a plan can use.
+// Total returns how many slots of the reservation a plan can use.
 func (s *Slots) Total(n int) int { return s.total[n-1] }
 
 // Available reports whether a node that has a slot in the reservation held has or could have one in reservation n.
@@ -110,7 +110,7 @@ func (s *Slots) Mark() { copy(s.leftAtStart, s.left) }
 // Undo returns to the last Mark.
 func (s *Slots) Undo() { copy(s.left, s.leftAtStart) }
 
-// State is what was left of each reservation at a Mark.
+// State describes what was left of each reservation at a Mark.
 type State struct{ left []int }
 
 // Marked is the state at the last Mark.
@@ -122,7 +122,7 @@ func (s *Slots) Restore(old State) {
 	s.Mark()
 }
 
-// Clone is a copy whose changes do not show in s.
+// Clone is a copy with changes that do not show in s.
 func (s *Slots) Clone() Slots {
 	out := *s
 	out.numbers, out.ids = maps.Clone(s.numbers), slices.Clone(s.ids)

@@ -9,17 +9,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// TemplateRoom is how much room capacity reservations have for nodes of a NodePool's template.
+// TemplateRoom states how much room capacity reservations have for nodes of a NodePool's template.
 type TemplateRoom struct {
 	// Only is true if everything that the template admits is in reservations: no node is launched beside them.
 	Only bool
-	// Free is how many instances the reservations still take.
+	// Free counts how many instances the reservations still take.
 	Free int
 	// Full are the IDs, sorted, of the reservations that are healthy and have no free instance.
 	Full []string
 }
 
-// Exhausted reports whether no node of the template can be launched before an instance in a reservation ends.
+// Exhausted reports whether no node of the template can be launched before an instance in a reservation expires.
 func (r TemplateRoom) Exhausted() bool { return r.Only && r.Free == 0 }
 
 // RoomFor returns the room for a pool's template. An offering that the zone or the class does not have, or that has no

@@ -39,7 +39,7 @@ func (v Vec) Fits(room Vec) bool {
 	return true
 }
 
-// TimesIn is how many times the amounts fit into a room together; 0 if they are all 0, or do not fit once.
+// TimesIn returns how many times the amounts fit into a room together; 0 if they are all 0, or do not fit once.
 func (v Vec) TimesIn(room Vec) int {
 	if !v.Fits(room) {
 		return 0

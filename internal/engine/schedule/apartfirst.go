@@ -17,7 +17,7 @@ const (
 	overwhelming = 20
 )
 
-// decisiveHostRules are the host rules whose pods need at least decisiveShare of the plan's new nodes, if the plan costs
+// decisiveHostRules are the host rules with pods that need at least decisiveShare of the plan's new nodes, if the plan costs
 // more than its bound: the nodes that sizing chose may have left too little for those that hold one of these pods.
 func (sv *solver) decisiveHostRules(queue []*queuedPod, o *outcome) map[*topology.Group]bool {
 	if o.cost <= o.Stats.LowerBound*similarCost {
@@ -36,7 +36,7 @@ func (r *run) overwhelmingHostRules(queue []*queuedPod) map[*topology.Group]bool
 	return r.hostRulesFrom(queue, overwhelming*program.Nodes())
 }
 
-// hostRulesFrom are the host rules whose pods need at least so many nodes.
+// hostRulesFrom are the host rules with pods that need at least so many nodes.
 //
 // Cost: one pass over the pods, if there are host rules.
 func (sv *solver) hostRulesFrom(queue []*queuedPod, nodes float64) map[*topology.Group]bool {
@@ -88,7 +88,7 @@ func (r *run) sizedAlone(c *class) (alone bool) {
 // These pods force nodes, and any node has a place for one of them. So each opens a node that is cheap for it alone,
 // and the other pods fill these nodes, in the order of the queue, before a node is sized for them. In the order of the queue,
 // by contrast, the first nodes are large ones, filled with the small pods that could have filled the forced nodes; dual
-// prices do not tell, since the linear program divides pods, and large parts fill any room.
+// prices do not show it, since the linear program divides pods, and large parts fill any room.
 func (r *run) apartFirst(queue []*queuedPod) []*queuedPod {
 	front, rest := make([]*queuedPod, 0, len(queue)), []*queuedPod(nil)
 	for _, q := range queue {

@@ -153,7 +153,7 @@ func (r *run) mergeZones() {
 }
 
 // leavesDivided reports whether divided pods are among those that the run leaves over. It marks their groups as whole;
-// where that has happened before, it ends all divisions.
+// where that has happened before, it stops all divisions.
 func (r *run) leavesDivided(left []*queuedPod) bool {
 	again, found := len(r.whole) > 0, false
 	for _, q := range left {

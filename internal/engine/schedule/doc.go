@@ -21,7 +21,7 @@
 //
 // # Parts
 //
-// What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
+// What the search requests each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
 // the counts allow (topology), what volumes require and nodes can attach (volume), the existing nodes (existing), NodePools as
 // models for new nodes (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
@@ -33,7 +33,7 @@
 // A plan is made in four storeys. Solve compiles the snapshot into a solver, which all plans of it share, and finds the
 // PodGroups and the mode for preferences that its queues are planned with. A portfolio has the attempts for one queue: its
 // strategies, one after the other, and repetitions with what a run has found out. A run is one attempt: it places all pods
-// of the queue, and leaves an outcome by whose merit the portfolio chooses. placePod places one pod. What a run changes,
+// of the queue, and leaves an outcome with the merit by which the portfolio chooses. placePod places one pod. What a run changes,
 // its undo restores, so that runs depend on each other only through their attempts. Retries are portfolios of the same
 // queue in another order, or with a set of pods in another domain.
 //
@@ -52,7 +52,7 @@
 //
 // When nothing else lets a waiting pod follow the pods that it has affinity to, a node that could come up in several
 // domains gets the cheapest one (run.decide). Pods that are left then are tried again in other orders of the queue:
-// in all orders if there are few, else in some (package orders says which). The number of placed pods comes
+// in all orders if there are few, else in some (package orders defines which). The number of placed pods comes
 // before cost.
 //
 // Small queues are planned with several strategies, one of which puts each pod on the planned node with the fewest

@@ -133,7 +133,7 @@ func TestTwoGroupsWithATopologyEachHaveTheirOwnDomain(t *testing.T) {
 	}
 }
 
-// manyTypes are instance types, of which the dearest come first in the order of names, and the cheapest holds none of the pods.
+// manyTypes are instance types, of which the most expensive come first in the order of names, and the cheapest holds none of the pods.
 func manyTypes(n int) []*catalog.InstanceType {
 	types := []*catalog.InstanceType{Type("z-tiny", 0.01, "cpu", "500m", "memory", "1Gi")}
 	for i := range n {
@@ -210,7 +210,7 @@ func TestEachGroupHasItsTurnWithEachDomain(t *testing.T) {
 	}{{"passes a second apart", time.Second}, {"passes a minute apart", time.Minute}, {"passes five minutes apart", 5 * time.Minute}} {
 		t.Run(c.name, func(t *testing.T) {
 			pods, groups := manyGroups(2, 20)
-			// The last group fits on the dearest type alone: all others exceed a limit.
+			// The last group fits on the most expensive type alone: all others exceed a limit.
 			types, limits := manyTypes(8), Limit("cpu", "3")
 			fits := Type("dear", 500, "cpu", "2", "memory", "8Gi")
 			pools := []snapshot.Pool{Pool("limited", types, limits), Pool("unlimited", []*catalog.InstanceType{fits}, PoolTaint("dear", corev1.TaintEffectNoSchedule))}

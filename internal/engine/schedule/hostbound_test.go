@@ -22,7 +22,7 @@ func twoSizes() []snapshot.Pool {
 	}, Require(Capacity, in, "on-demand"))}
 }
 
-// Plans that host rules make expensive are as good as the bound says.
+// Plans that host rules make expensive are as good as the bound states.
 func TestHostRulesAreInTheBound(t *testing.T) {
 	core, ignore := Requests("cpu", "1"), corev1.NodeInclusionPolicyIgnore
 	for _, c := range []struct {

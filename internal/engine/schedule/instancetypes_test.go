@@ -228,7 +228,7 @@ func TestMinValuesOfTruncatedClaim(t *testing.T) {
 	for i := range bin.MaxInstanceTypes + 1 {
 		family := "common"
 		if i == bin.MaxInstanceTypes {
-			family = "rare" // and the dearest: it does not make the list
+			family = "rare" // and the most expensive: it does not make the list
 		}
 		types = append(types, WithLabel(Type("t"+strings.Repeat("x", i), float64(1+i), "cpu", "1"), "example.com/family", family))
 	}

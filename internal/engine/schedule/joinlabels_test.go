@@ -47,7 +47,7 @@ func joining(n *snapshot.Node) {
 	}
 }
 
-// TestNewNodesHaveRoomForDaemonsThatRequireALabelOfEachNode, whoever sets it: kubelet, registration, or the cloud controller
+// TestNewNodesHaveRoomForDaemonsThatRequireALabelOfEachNode, no matter who sets it: kubelet, registration, or the cloud controller
 // manager. A daemon that may come has its room; one that surely does not come has none.
 func TestNewNodesHaveRoomForDaemonsThatRequireALabelOfEachNode(t *testing.T) {
 	app := Pod("a", Requests("cpu", "1", "memory", "1Gi"))

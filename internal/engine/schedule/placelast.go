@@ -11,7 +11,7 @@ const (
 	firstRound = iota
 	// followRound: a pod that would found a domain of its own must know of all pods that it is to follow.
 	followRound
-	// spreadRound: a pod whose spread counts pods of DaemonSets must know of all nodes, each of which may bring some.
+	// spreadRound: a pod with a spread that counts pods of DaemonSets must know of all nodes, each of which may bring some.
 	spreadRound
 	// apartRound: a pod that keeps out of a domain must know of all pods there.
 	apartRound
@@ -42,7 +42,7 @@ func (sv *solver) placeLast() {
 	}
 }
 
-// decideDaemons chooses where the last node comes up whose DaemonSets' pods count for spreads, as soon as pods spread with them.
+// decideDaemons chooses where the last node comes up with DaemonSets' pods that count for spreads, as soon as pods spread with them.
 func (r *run) decideDaemons() {
 	if r.round >= spreadRound {
 		r.steps += stepsPerCheck * r.bins.DecideDaemons(r.bins.Last())
@@ -69,8 +69,8 @@ func (r *run) forgetForesight() bool {
 	return true
 }
 
-// daemonsTooMany finds the spreads whose pods in some domain are too many with the DaemonSets' pods of nodes that were planned later, and
-// has them count these from the start. It returns whether the run is to be repeated with that.
+// daemonsTooMany finds the spreads with pods that in some domain are too many with the DaemonSets' pods of nodes that were planned later,
+// and has them count these from the start. It returns whether the run is to be repeated with that.
 //
 // Cost: planned nodes and their classes, for each spread that counts pods of DaemonSets.
 func (r *run) daemonsTooMany() (repeat bool) {

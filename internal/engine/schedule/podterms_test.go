@@ -244,7 +244,7 @@ func TestManyRequiredAntiAffinityTermsAllHold(t *testing.T) {
 	}
 }
 
-// The reason says what cannot be planned, and what to do.
+// The reason states what cannot be planned, and what to do.
 func TestTooManyRequiredTermsAreReported(t *testing.T) {
 	for name, c := range map[string]struct{ pod, want string }{
 		"affinity": {"required affinity", `the pod has 100 terms of required pod affinity, and no more than 64 are planned; use fewer terms`},
@@ -286,7 +286,7 @@ func TestSpentStepsEndThePlan(t *testing.T) {
 	}
 }
 
-// Stop ends planning at any time, and the plan is empty.
+// Stop finishes planning at any time, and the plan is empty.
 func TestStoppedPlanIsAbandoned(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())}, workload.Diverse(300, 1)...)
 	asked := 0

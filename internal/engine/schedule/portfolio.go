@@ -66,7 +66,7 @@ func (p *portfolio) plan() Plan {
 // next is the next attempt, until nothing is left to try.
 func (p *portfolio) next() (a attempt, more bool) {
 	switch {
-	case p.sv.abandoned: // a run that was cut short says nothing about its strategy
+	case p.sv.abandoned: // a run that was cut short shows nothing about its strategy
 		return a, false
 	case p.due:
 		return p.current, true

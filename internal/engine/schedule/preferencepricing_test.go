@@ -78,7 +78,7 @@ func TestPricedFirstFitPlansAreValid(t *testing.T) {
 	}
 }
 
-// TestSpentBudgetDropsPreferences plans with a budget that ends the lookahead at once.
+// TestSpentBudgetDropsPreferences plans with a budget that stops the lookahead at once.
 func TestSpentBudgetDropsPreferences(t *testing.T) {
 	for seed := range uint64(worlds / 4) {
 		s := randomWorld(seed)

@@ -43,7 +43,7 @@ func (r *run) priceQueue() {
 	}
 }
 
-// newMarket prices the classes of the run, and gives them their values. The problem says what room there is.
+// newMarket prices the classes of the run, and gives them their values. The problem has the room that there is.
 func (r *run) newMarket(p price.Problem) *price.Market {
 	usable := map[*podclass.Constraints]int{}
 	p.Pools, p.Axes, p.Pods = r.pools, r.axes.Len(), make([]price.Pods, len(r.classes))

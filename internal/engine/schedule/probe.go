@@ -33,7 +33,7 @@ func (r *run) explain(left []*queuedPod) []Rejection {
 	return out
 }
 
-// prober answers what an explanation asks the search. It leaves nothing behind in the solver.
+// prober answers what an explanation queries the search. It leaves nothing behind in the solver.
 type prober struct {
 	r         *run
 	explainer *explain.Explainer

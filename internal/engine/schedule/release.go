@@ -39,7 +39,7 @@ func (r *run) release(queue []*queuedPod) bool {
 	return changed
 }
 
-// intrusions finds the spreads whose pods are too many once nodes for other pods make a domain. It keeps such nodes out of there; where
+// intrusions finds the spreads with pods that are too many once nodes for other pods make a domain. It keeps such nodes out of there; where
 // that cannot be, the run is repeated with all such domains counted. It returns whether it is to be. No pod is placed in this run any
 // more.
 //

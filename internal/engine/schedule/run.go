@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// attempt says how a run plans.
+// attempt defines how a run plans.
 type attempt struct {
 	queue  []*queuedPod
 	mode   preferenceMode

@@ -54,18 +54,18 @@ type solver struct {
 	running *run // the run in progress, or the last one
 }
 
-// policy is what the settings of the snapshot say about the search.
+// policy holds the settings of the snapshot for the search.
 type policy struct {
 	respectPreferences bool // preferences count until no node satisfies them
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 }
 
-// meter counts the steps of the run in progress, and ends planning.
+// meter counts the steps of the run in progress, and stops planning.
 type meter struct {
 	steps     int
 	stop      func() bool // Budget.Stop
-	abandoned bool        // stop has ended planning
+	abandoned bool        // stop has canceled planning
 	// spentOnManyTerms is by namespace what its pods with very many terms have taken in all runs.
 	spentOnManyTerms map[string]int
 }
@@ -210,7 +210,7 @@ func (sv *solver) stillFits(n *existing.Node, c *class) bool {
 // (pod affinity). It returns the pods that are left. The planned content of a new bin comes before the rest of the
 // queue.
 //
-// Invariant: every pass but the last places a pod, so it ends. Deferred and last classes are skipped in the first passes
+// Invariant: every pass but the last places a pod, so it finishes. Deferred and last classes are skipped in the first passes
 // only.
 func (r *run) placeAll(queue []*queuedPod) []*queuedPod {
 	r.startSizing()

@@ -54,7 +54,7 @@ func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 }
 
 // keepsPromise reports whether the node takes a pod that was nominated to it: see applyNominations. Devices do not count,
-// since it is asked before they are.
+// since it is queried before they are.
 func (sv *solver) keepsPromise(n *existing.Node, q *queuedPod) bool {
 	return !n.Source().Deleting && (n.Source().KeepsNominated(q.pod.UID) || len(q.class.Devices()) > 0 || sv.stillFits(n, q.class))
 }

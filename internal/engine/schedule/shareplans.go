@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// turnOf is a number that differs from pass to pass, and whose remainders are evenly spread however far passes are apart: each group, and
+// turnOf is a number that differs from pass to pass, with remainders that are evenly spread however far passes are apart: each group, and
 // each domain of it, has its turn again and again. It is a function of the snapshot's instant, so that a plan can be made again.
 func turnOf(now time.Time) uint64 {
 	// SplitMix64, by Sebastiano Vigna, over the seconds.

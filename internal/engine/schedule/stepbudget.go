@@ -13,7 +13,7 @@ import (
 const (
 	// defaultSteps is the lookahead budget of a plan in a cluster. Of the workloads that BenchmarkSolve measures, the
 	// most expensive takes 100 million steps (100,000 pods of batch jobs, 3.5 s at 35 ns a step), the others up to 36
-	// million. Three times as much leaves them unchanged, and ends any plan within about 20 s.
+	// million. Three times as much leaves them unchanged, and stops any plan within about 20 s.
 	defaultSteps = 300_000_000
 	// firstRunShare, laterRunShare and explainShare are the shares of MaxSteps that all pods with very many terms have
 	// together: of the first run of a plan, of each other run, and of explaining those that are left. That is a third

@@ -13,7 +13,7 @@ import (
 type Budget struct {
 	// LookaheadSteps bounds planning with lookahead; zero means no bound.
 	LookaheadSteps int
-	// MaxSteps ends planning: pods that are not scheduled by then are rejected with code BudgetSpent. Pods with very many
+	// MaxSteps finishes planning: pods that are not scheduled by then are rejected with code BudgetSpent. Pods with very many
 	// terms come last, and have a share of it together, which is divided among namespaces. Zero means no bound.
 	MaxSteps int
 	// Stop is called periodically. Once it returns true, the plan is abandoned: see Plan.Abandoned. A nil Stop never

@@ -125,7 +125,7 @@ func besideTenant(t *testing.T, ordinary []*corev1.Pod, hostile int, edit func(p
 	return workload.Snapshot([]snapshot.Pool{Pool("general", list)}, pods, true)
 }
 
-// A plan beside 125 pods of a tenant that ask for as much as they can takes at most so many steps, about a second. Without a bound on
+// A plan beside 125 pods of a tenant that request as much as they can takes at most so many steps, about a second. Without a bound on
 // them all together, these were up to 467 million.
 func TestPodsOfOneTenantTakeABoundedShareOfAPlan(t *testing.T) {
 	const most = 40_000_000
@@ -181,7 +181,7 @@ func TestTenantsDoNotTakeStepsFromEachOther(t *testing.T) {
 	}
 }
 
-// The plan names the namespace whose pods took many steps and got no node.
+// The plan names the namespace with pods that took many steps and got no node.
 func TestPlanNamesTheNamespaceOfPodsThatCostMuch(t *testing.T) {
 	edit := tenantPods()["preferred affinity, required affinity to each other"]
 	p := schedule.Solve(besideTenant(t, workload.Diverse(10, 1), 50, edit), schedule.DefaultBudget())

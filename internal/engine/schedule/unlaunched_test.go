@@ -58,7 +58,7 @@ func TestPodsOfClaimsCountIfNoOtherValueExists(t *testing.T) {
 }
 
 // Pods on a planned node count for a spread if the node has the labels that the spread's pods select, whatever it is launched
-// as: here no type has a GPU, and only one pod asks for that.
+// as: here no type has a GPU, and only one pod requests that.
 func TestPodsOnPlannedNodesCountWhateverIsLaunched(t *testing.T) {
 	const gpu = "example.com/gpu"
 	var types []*catalog.InstanceType

@@ -132,7 +132,7 @@ func (w *world) printPass(d *pass.Decisions) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// wakes is when time alone changes the result: the first proposal is due, or what Decide says.
+// wakes is when time alone changes the result: the first proposal is due, or what Decide returns.
 func (w *world) wakes(d *pass.Decisions) time.Time {
 	until := d.Wake
 	for i := range w.passes.memory.Proposals {
@@ -188,7 +188,7 @@ func (w *world) begin(c *disrupt.Command) {
 	}
 }
 
-// doOutcome says what has become of a command: done, failed, refused or changed. The verb is the command of the line.
+// doOutcome states what has become of a command: done, failed, refused or changed. The verb is the command of the line.
 func (w *world) doOutcome(l line) error {
 	id, err := l.name()
 	if err != nil {

@@ -40,7 +40,7 @@ func (l *line) name() (string, error) {
 	return name, nil
 }
 
-// arguments are those that a command has: "key", "key:" for key:ANYTHING=value, and words without a value with a dash
+// arguments are the arguments that a command has: "key", "key:" for key:ANYTHING=value, and words without a value with a dash
 // in front.
 type arguments map[string]func(key, value string) error
 

@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestErrorsSayWhatIsExpected checks that an error tells the author of a script what to write.
+// TestErrorsSayWhatIsExpected checks that an error reports the author of a script what to write.
 func TestErrorsSayWhatIsExpected(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{

@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 )
 
-// decision is what Choose decided last, with all that it depends on. Queues have long runs of equal pods, and bins that are
+// decision describes what Choose decided last, with all that it depends on. Queues have long runs of equal pods, and bins that are
 // opened one after the other for them mostly become the same.
 //
 // Invariant: holds gives what Choose would decide again.
@@ -31,7 +31,7 @@ type offeredDemand struct {
 	cands *nodepool.Candidates
 	n     int
 	quota int
-	// most is how many pods any of the packings took.
+	// most limits how many pods any of the packings took.
 	most int
 	// coarse is true if n decided how many pods a packing took in one turn.
 	coarse bool

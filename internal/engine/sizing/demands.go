@@ -10,19 +10,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// maxLookahead is how many packing classes of the queue are considered for a new node. It bounds the cost of opening a
+// maxLookahead limits how many packing classes of the queue are considered for a new node. It bounds the cost of opening a
 // bin in queues of jobs with all different sizes. The first thousand in order of size leave enough choice to fill any
 // node.
 const maxLookahead = 1000
 
-// demand is what is left of a packing class while a new node is filled.
+// demand describes what is left of a packing class while a new node is filled.
 type demand struct {
 	pods  *Pods // the first class of it
 	n     int
 	cands *nodepool.Candidates // the candidates where its pods fit together with the first pod
 	// value of one pod
 	value float64
-	// taken is how many are in the room that is being packed.
+	// taken counts how many are in the room that is being packed.
 	taken int
 	// quota is an index into hostQuotas that bounds, together with other classes, the pods on one node; -1 if there is
 	// none.
@@ -38,7 +38,7 @@ func (d *demand) mayBeIn(zone int) bool {
 	return d.cands.Zone() == 0 || zone == 0 || d.cands.Zone() == zone
 }
 
-// hostQuotas is how many pods one node can have of each group that spreads or separates pods over hosts.
+// hostQuotas counts how many pods one node can have of each group that spreads or separates pods over hosts.
 type hostQuotas struct {
 	groups []*topology.Group
 	most   []int // for an empty node
@@ -113,7 +113,7 @@ func (s *Sizer) lookAhead(o *Opening) []demand {
 	return out
 }
 
-// demand is what a packing class, of which p is the first class, could add to the bin; without pods if nothing.
+// demand returns what a packing class, of which p is the first class, could add to the bin; without pods if nothing.
 func (s *Sizer) demand(o *Opening, p *Pods) (d demand) {
 	level := s.c.Level(p)
 	if level == nil || level.Blocked().Has(o.Bin.Template().Index()) {

@@ -3,11 +3,11 @@
 // A search that opens a node for one pod knows only that this pod must have it. What the node should be depends on the pods
 // behind it in the queue: a Sizer looks ahead. It fills a few types of different price with what waits, on paper, and
 // chooses the one with the least price per value of what it would hold. Values and prices of room are those of a
-// price.Market. The search places pods itself; the package says what it planned with them.
+// price.Market. The search places pods itself; the package states what it planned with them.
 //
 // # State
 //
-// Pods are a class of pods with how many of them wait and what one is worth. Several classes that a new node need not tell
+// Pods are a class of pods with how many of them wait and what one is worth. Several classes that a new node need not report
 // apart are a PackingClass. A Sizer has the packing classes of one run, and keeps what most decisions share: the orders in
 // which rooms are packed, until the market is solved again, and the last decision, which holds for the next node too
 // while queues have long runs of equal pods.

@@ -157,7 +157,7 @@ func (p *packer) packTier(lists *[2]rankedList) {
 	}
 }
 
-// untilBalanced is how many pods of the demand it takes until the free room leans to the other resource.
+// untilBalanced returns how many pods of the demand it takes until the free room leans to the other resource.
 func (p *packer) untilBalanced(d *demand) int {
 	leans := float64(d.requests[p.memory]) - p.ratio*float64(d.requests[p.cpu])
 	if leans == 0 {

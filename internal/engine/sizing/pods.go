@@ -13,18 +13,18 @@ type Pods struct {
 	*podclass.Class
 	packing *PackingClass
 	left    int
-	// value is what one of them is worth, in $/h; number is theirs in the market, -1 if they are not in it.
+	// value holds what one of them is worth, in $/h; number is theirs in the market, -1 if they are not in it.
 	value  float64
 	number int
 }
 
-// NewPods are those of a class, none of which waits, of a packing class.
+// NewPods returns those of a class, none of which waits, of a packing class.
 func NewPods(c *podclass.Class, f *PackingClass) Pods { return Pods{Class: c, packing: f, number: -1} }
 
-// Left is how many wait.
+// Left returns how many wait.
 func (p *Pods) Left() int { return p.left }
 
-// Clear says that none waits.
+// Clear states that none waits.
 func (p *Pods) Clear() { p.left = 0 }
 
 // Join adds one to those that wait, before a run of the Sizer starts.
@@ -33,13 +33,13 @@ func (p *Pods) Join() { p.left++ }
 // Leave is the reverse of Join.
 func (p *Pods) Leave() { p.left-- }
 
-// Place says that one of them waits no longer.
+// Place states that one of them waits no longer.
 func (p *Pods) Place() {
 	p.left--
 	p.packing.left--
 }
 
-// Value is what one of them is worth, in $/h.
+// Value returns what one of them is worth, in $/h.
 func (p *Pods) Value() float64 { return p.value }
 
 // InMarket is their number in the market; -1 if they are not in it.
@@ -54,7 +54,7 @@ func (p *Pods) Appraise(value float64) { p.value = value }
 // Packing is the packing class of the pods.
 func (p *Pods) Packing() *PackingClass { return p.packing }
 
-// PackingClass joins classes that new nodes need not tell apart: equal requests, equal candidates, equal topology. Pods
+// PackingClass joins classes that new nodes need not distinguish : equal requests, equal candidates, equal topology. Pods
 // with a volume each mostly fall into a few of them.
 type PackingClass struct {
 	// members are its classes in queue order; those before next have no pods left. left counts the pods of all.
@@ -74,7 +74,7 @@ func (f *PackingClass) First() *Pods {
 	return nil
 }
 
-// requests are those of one pod.
+// requests returns those of one pod.
 func (f *PackingClass) requests() resources.Vec { return f.members[0].Requests() }
 
 // Grouper sorts classes into packing classes.

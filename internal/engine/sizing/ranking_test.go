@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 )
 
-// slowPacking is what pack takes of each demand, with the order found anew and each demand looked at each time.
+// slowPacking describes what pack takes of each demand, with the order found anew and each demand looked at each time.
 type slowPacking struct {
 	packer
 	taken []int

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// typesPerTier is how many types of about the same price are considered: the best by dual prices, and one
+	// typesPerTier sets how many types of about the same price are considered: the best by dual prices, and one
 	// alternative in case whole pods pack worse than the LP's fractions.
 	typesPerTier = 2
 	// tierSpan is the factor of price that one tier of the shortlist spans: a doubling of size is in another tier.
 	tierSpan = 1.4
-	// filledShare is how much of the value of room beside a pod that keeps apart counts when its node is chosen: about as much
+	// filledShare sets how much of the value of room beside a pod that keeps apart counts when its node is chosen: about as much
 	// as gets filled (85 % of CPU, 67 % of memory). At 0, diverse workloads in a pool of all types cost 3 to 6 % more than at
 	// 0.7 to 0.8; at 0.95, some of those in a general pool do. In between, plans differ by chance.
 	filledShare = 0.75
@@ -101,7 +101,7 @@ func (s *Sizer) shortlist(o *Opening) []sizeOption {
 	return append(out, best.options[:best.n]...)
 }
 
-// costOf is what an amount costs at dual prices, in $/h.
+// costOf returns what an amount costs at dual prices, in $/h.
 func costOf(amount resources.Vec, duals []float64) float64 {
 	total := 0.0
 	for i, x := range amount {

@@ -15,12 +15,12 @@ import (
 const (
 	// nearlyEqual is the ratio up to which two sizes cost the same for what they hold; the larger makes fewer nodes.
 	nearlyEqual = 1.002
-	// patternBonus is how much better a packing along a pattern of the master LP is taken to be than it looks: it
+	// patternBonus sets how much better a packing along a pattern of the master LP is taken to be than it looks: it
 	// leaves a queue that packs as well as before. At 2 % a pattern wins unless a greedy packing is clearly better.
 	patternBonus = 1.02
 )
 
-// Config is what sizing depends on. All fields are required.
+// Config describes what sizing depends on. All fields are required.
 type Config struct {
 	Pools *nodepool.Models
 	Bins  *bin.Set
@@ -77,7 +77,7 @@ func (s *Sizer) Add(p *Pods) {
 	f.left += p.left
 }
 
-// Reprice says that the market has new prices, or that there is another market.
+// Reprice states that the market has new prices, or that there is another market.
 func (s *Sizer) Reprice(m *price.Market) {
 	s.market = m
 	s.rankings.forget()
@@ -100,7 +100,7 @@ func (s *Sizer) Waiting() []*Pods {
 // Opening is a new bin, before it is filled, with the first pod for it.
 type Opening struct {
 	Bin *bin.Bin
-	// Growth is what the bin becomes with the first pod, which is one of First.
+	// Growth holds what the bin becomes with the first pod, which is one of First.
 	Growth bin.Growth
 	First  *Pods
 }

@@ -114,7 +114,7 @@ func TestANodeForOnePodAloneIsNotFilled(t *testing.T) {
 	}
 }
 
-// A preview says what Fill then does, and changes nothing.
+// A preview states what Fill then does, and changes nothing.
 func TestAPreviewIsWhatTheNodeHolds(t *testing.T) {
 	f := newFixture(t, enginetest.Pool("general", smallAndLarge()), append(pods(2, "web", "1", "1Gi"), pods(3, "batch", "500m", "2Gi")...)...)
 	o := f.opening(f.queue[0])

@@ -20,7 +20,7 @@ type Devices interface {
 	Free(leaving map[types.UID]bool) DeviceState
 	// Labels are the keys of node labels that decide which devices can be used from a node, sorted.
 	Labels() []string
-	// ExtendedResources are those that devices serve on some node, existing or planned, sorted.
+	// ExtendedResources returns those that devices serve on some node, existing or planned, sorted.
 	ExtendedResources() []corev1.ResourceName
 }
 
@@ -34,7 +34,7 @@ type DeviceClaim struct {
 	UID  types.UID
 	// Own is true if it was created for this pod: no other uses it.
 	Own bool
-	// Extended is the pod whose requests of extended resources the claim stands for; nil for others. kube-scheduler makes it once it has
+	// Extended is the pod with requests that of extended resources the claim stands for; nil for others. kube-scheduler makes it once it has
 	// found a node, for those that devices serve there. Where they serve none, there is none.
 	Extended *corev1.Pod
 }
@@ -49,7 +49,7 @@ type DeviceNode struct {
 	Type *catalog.InstanceType
 	// DRAResources are the extended resources that devices serve on the node, while Type is nil; else those of Type count.
 	DRAResources []corev1.ResourceName
-	// DeclaredFeatures are those of its kubelet, as far as they are known: some devices need one.
+	// DeclaredFeatures are the features of its kubelet, as far as they are known: some devices need one.
 	DeclaredFeatures []string
 }
 
@@ -72,12 +72,12 @@ type DeviceState interface {
 
 // DeviceAllocation is an allocation of devices for claims.
 type DeviceAllocation struct {
-	// Reach is what a node must match to use those of the devices that are outside of it. All of it must hold.
+	// Reach holds what a node must match to use those of the devices that are outside of it. All of it must hold.
 	Reach []corev1.NodeSelectorRequirement
 	// Outside identifies these devices and their Reach: grants with the same Outside differ only in the devices that
 	// come with the node.
 	Outside string
-	// Drivers are those of devices that come with the node, sorted; empty if there are none.
+	// Drivers are the drivers of devices that come with the node, sorted; empty if there are none.
 	Drivers []string
 	// Results are the allocations by claim, in their order; nil for claims that were allocated before.
 	Results []*resourcev1.AllocationResult

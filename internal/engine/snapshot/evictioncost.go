@@ -16,7 +16,7 @@ func statedCost(p *corev1.Pod) (key string, cost int64, err error) {
 	if !ok {
 		key = corev1.PodDeletionCost
 		if text, ok = p.Annotations[key]; !ok || p.Annotations[karpv1.AnnotationOwnDeletionCost] == text {
-			return key, 0, nil // our own value says where the pod is, not what it costs
+			return key, 0, nil // our own value states where the pod is, not what it costs
 		}
 	}
 	cost, err = strconv.ParseInt(text, 10, 32)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 )
 
-// schedulerVersion is the version of kube-scheduler whose rules count. None of its features ends with a later version.
+// schedulerVersion is the version of kube-scheduler with rules that count. None of its features finishes with a later version.
 var schedulerVersion = version.MajorMinor(1, 37)
 
 // RequiredFeatures are the features that a node's kubelet must declare before kube-scheduler accepts the pod there, sorted; nil for nearly

@@ -23,11 +23,11 @@ type Groups struct {
 // Group is a PodGroup with its pods.
 type Group struct {
 	Namespace, Name string
-	// MinCount is how many of the pods need nodes at the same time: 1 for a basic group, 0 if the PodGroup does not exist.
+	// MinCount counts how many of the pods need nodes at the same time: 1 for a basic group, 0 if the PodGroup does not exist.
 	MinCount int
 	// Gang is true if the group has a minCount of its own.
 	Gang bool
-	// Members is how many pods name the group, in any phase.
+	// Members counts how many pods name the group, in any phase.
 	Members int
 	// TopologyKey is the node label that must have one value for all pods of the group; empty if there is none.
 	TopologyKey string
@@ -39,7 +39,7 @@ type Group struct {
 	Running bool
 	// Tried is true if kube-scheduler has tried the group: pods of it that it has not mentioned wait with the others.
 	Tried bool
-	// Held is why no plan includes the pods; nil if plans do.
+	// Held states why no plan includes the pods; nil if plans do.
 	Held *rejection.Reason
 
 	scheduled map[types.UID]*corev1.Pod
@@ -86,10 +86,10 @@ func (g Groups) Of(pod *corev1.Pod) *Group {
 // Has reports whether the pod is a member that has a node, or is about to be bound to one.
 func (g *Group) Has(pod *corev1.Pod) bool { return g.scheduled[pod.UID] != nil }
 
-// Scheduled is how many members have a node, or are about to be bound to one.
+// Scheduled returns how many members have a node, or are about to be bound to one.
 func (g *Group) Scheduled() int { return len(g.scheduled) }
 
-// Need is how many more members must get nodes at once, if so many of those that have one lose it.
+// Need returns how many more members must get nodes at once, if so many of those that have one lose it.
 func (g *Group) Need(losing int) int { return max(0, g.MinCount-(len(g.scheduled)-losing)) }
 
 // Nodes are the names of the nodes that the group's pods are on, sorted.
@@ -104,8 +104,8 @@ func (g *Group) Nodes() []string {
 	return slices.Compact(out)
 }
 
-// Tied is the first of the pods whose group kube-scheduler evicts as a whole and which has pods on other nodes, too; nil if there is none.
-// Then neither the node of the pod nor one of the others can go alone.
+// Tied is the first of the pods with a group that kube-scheduler evicts as a whole and that has pods on other nodes, too; nil if there is
+// none. Then neither the node of the pod nor one of the others can go alone.
 func (g Groups) Tied(pods []*corev1.Pod) (*corev1.Pod, *Group) {
 	if g.byName == nil {
 		return nil, nil
@@ -118,8 +118,8 @@ func (g Groups) Tied(pods []*corev1.Pod) (*corev1.Pod, *Group) {
 	return nil, nil
 }
 
-// EvictionCost is what it costs to move pods off their node, in plain pods. A pod of a gang costs as much as all pods of the gang: they
-// wait until it is back.
+// EvictionCost returns what it costs to move pods off their node, in plain pods. A pod of a gang costs as much as all pods of the gang:
+// they wait until it is back.
 func (g Groups) EvictionCost(pods []*corev1.Pod) (cost float64) {
 	var counted []*Group
 	for _, pod := range pods {

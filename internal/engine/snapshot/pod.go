@@ -138,7 +138,7 @@ const (
 	Unprotected Protection = ""
 	// ProtectedForever is the value "true".
 	ProtectedForever Protection = "forever"
-	// ProtectedUntil is a duration since the pod's start that has not passed, or whose pod has not started.
+	// ProtectedUntil is a duration since the pod's start that has not passed, or the pod has not started.
 	ProtectedUntil Protection = "until"
 	// ProtectionElapsed is a duration that has passed.
 	ProtectionElapsed Protection = "elapsed"
@@ -189,7 +189,7 @@ func ToleratesDisruption(p *corev1.Pod) bool {
 	return Tolerates(p.Spec.Tolerations, &taint)
 }
 
-// Requests is what the pod takes of a node's allocatable resources, with init containers, sidecars, pod-level
+// Requests returns what the pod takes of a node's allocatable resources, with init containers, sidecars, pod-level
 // resources, overhead and in-place resizing, and one of "pods". Amounts are bounded (see package quantity), so that
 // they can be added and compared.
 func Requests(p *corev1.Pod) corev1.ResourceList {
@@ -208,8 +208,8 @@ func Requests(p *corev1.Pod) corev1.ResourceList {
 	return out
 }
 
-// plainRequests is Requests of most pods: those whose containers take what they request, and nothing else counts. They are planned by the
-// ten thousand, and PodRequests makes six maps of each, three times as slow.
+// plainRequests is Requests of most pods: those with containers that take what they request, and nothing else counts. They are planned by
+// the ten thousand, and PodRequests makes six maps of each, three times as slow.
 func plainRequests(p *corev1.Pod) (_ corev1.ResourceList, plain bool) {
 	s := &p.Status
 	if len(p.Spec.InitContainers) > 0 || len(p.Spec.Overhead) > 0 || p.Spec.Resources != nil || s.Resources != nil ||
@@ -334,7 +334,7 @@ func KnownEphemeral(t *corev1.Taint) bool {
 	return false
 }
 
-// SchedulingTaints are those that pods must tolerate. While a managed node is not initialized, taints that will be
+// SchedulingTaints returns those that pods must tolerate. While a managed node is not initialized, taints that will be
 // removed do not count: known ephemeral ones and the claim's startup taints.
 func SchedulingTaints(taints, startup []corev1.Taint, initialized bool) []corev1.Taint {
 	if initialized {

@@ -19,7 +19,7 @@ func ShortAlone(n *Node, pod *corev1.Pod) (name corev1.ResourceName, free resour
 	return shortBeside(n, pod, func(other *corev1.Pod) bool { return DaemonOwned(other) || Mirror(other) })
 }
 
-// Fits reports whether the node has room for the pod beside all pods that are there.
+// Fits reports whether the node has room for the pod beside all pods that exist.
 func Fits(n *Node, pod *corev1.Pod) bool {
 	_, _, short := shortBeside(n, pod, func(*corev1.Pod) bool { return true })
 	return !short

@@ -24,7 +24,7 @@ type Snapshot struct {
 	// Now is the only clock of the engine.
 	Now      time.Time
 	Settings Settings
-	// Labels is what label keys mean on this cloud.
+	// Labels holds what label keys mean on this cloud.
 	Labels requirement.Labels
 	// Pools that may launch, in any order; the engine orders them by weight.
 	Pools []Pool
@@ -32,9 +32,9 @@ type Snapshot struct {
 	Closed []*karpv1.NodePool
 	// Nodes are the existing nodes and those in flight, managed by Dovetail or not.
 	Nodes []Node
-	// Pods are those to be scheduled: provisionable ones, and those of nodes that are being removed.
+	// Pods are the pods to be scheduled: provisionable ones, and those of nodes that are being removed.
 	Pods []*corev1.Pod
-	// Recreated is what pods of nodes request once they are made again elsewhere, of those that request less now: pods that were
+	// Recreated holds what pods of nodes request once they are made again elsewhere, of those that request less now: pods that were
 	// resized in place come back with the size of their template.
 	Recreated map[types.UID]corev1.ResourceList
 	// Virtual are pods that stand for the room that CapacityBuffers reserve. They are planned after Pods, see package
@@ -43,7 +43,7 @@ type Snapshot struct {
 	// Arriving are pods that kube-scheduler has not tried yet, or could not bind to the node that it has found. No node is launched
 	// for them, but they will take room, which must stay free for them.
 	Arriving []*corev1.Pod
-	// PodGroups are those that pods name, by namespace and name; nil if the API server does not serve them: kube-scheduler then takes
+	// PodGroups are the groups that pods name, by namespace and name; nil if the API server does not serve them: kube-scheduler then takes
 	// their pods one by one.
 	PodGroups []PodGroup
 	// DaemonSets have a pod on every node that they would run on.
@@ -68,12 +68,12 @@ type Settings struct {
 	// DefaultSpread is for pods without spread constraints of their own. The builder of a Snapshot has added them to
 	// its Pods, each with the selector that suits the pod.
 	DefaultSpread []corev1.TopologySpreadConstraint
-	// NodeCost is what each node costs per hour in addition to its price, in $: licenses, agents. Plans minimize the
+	// NodeCost holds what each node costs per hour in addition to its price, in $: licenses, agents. Plans minimize the
 	// sum.
 	NodeCost float64
 }
 
-// PreferencePolicy is what happens to soft constraints of pods.
+// PreferencePolicy describes what happens to soft constraints of pods.
 type PreferencePolicy string
 
 // The policies for soft constraints. The zero value is PreferencesRespect.
@@ -84,7 +84,7 @@ const (
 	PreferencesPriced PreferencePolicy = "Priced"
 )
 
-// MinValuesPolicy is what happens to minValues that no set of instance types satisfies.
+// MinValuesPolicy describes what happens to minValues that no set of instance types satisfies.
 type MinValuesPolicy string
 
 // The policies for minValues. The zero value is MinValuesStrict.
@@ -102,7 +102,7 @@ type Pool struct {
 	// Used counts against spec.limits: capacity of the pool's nodes and of claims in flight, with key "nodes" for
 	// their number.
 	Used corev1.ResourceList
-	// KubeletFeatures are those that the kubelets of new nodes declare, as far as their images tell: see Node.DeclaredFeatures.
+	// KubeletFeatures are the features that the kubelets of new nodes declare, as far as their images report: see Node.DeclaredFeatures.
 	KubeletFeatures []string
 }
 
@@ -131,7 +131,7 @@ type Node struct {
 	Pods []*corev1.Pod
 	// Nominated are pending pods that this claim was launched for. They use resources here and nowhere else.
 	Nominated []types.UID
-	// LaunchedFor and PodClasses are what the claim was launched for, as its annotations list it, however long ago that was: the UIDs
+	// LaunchedFor and PodClasses hold what the claim was launched for, as its annotations list it, however long ago that was: the UIDs
 	// of pods, but for those that were nominated to another claim since, and their classes, comma-separated.
 	LaunchedFor, PodClasses string
 	// SettledAt is, of an initialized node with a claim, from when on a pod that is still pending has been refused there.
@@ -139,15 +139,15 @@ type Node struct {
 	// Settling is true before that, while pods are nominated: what keeps them off the node may go, such as a taint that its owner
 	// removes. They stay nominated, as to a node that is not initialized.
 	Settling bool
-	// TakenFrom are those of LaunchedFor that are pending since other pods came to the initialized node first, and leave no room;
-	// TooSmallFor are those for which it is too small without any.
+	// TakenFrom holds those of LaunchedFor that are pending since other pods came to the initialized node first, and leave no room;
+	// TooSmallFor holds those for which it is too small without any.
 	TakenFrom, TooSmallFor []types.UID
 	// PodCame is true if any pod but those of DaemonSets is known to have come to the node.
 	PodCame bool
 	// NominatedVirtual are virtual pods that the claim was launched for, while it has no instance: until its size is
 	// known they reserve their room here and nowhere else.
 	NominatedVirtual []types.UID
-	// Virtual is how many virtual pods reserve room here. A node with any is not empty.
+	// Virtual counts how many virtual pods reserve room here. A node with any is not empty.
 	Virtual int
 	// Launched is false for a claim without an instance: its size is known only by the requests of its nominated
 	// pods, so it takes no others. It is meaningless for nodes without a claim.
@@ -185,20 +185,20 @@ type Node struct {
 	// once the condition is no longer tolerated, nil before. Both need node repair to be on.
 	Unhealthy bool
 	Repair    *repair.Decision
-	// Rebooting is true from the decision to reboot the instance until that has ended. The node's capacity comes back.
+	// Rebooting is true from the decision to reboot the instance until that has finished. The node's capacity comes back.
 	Rebooting bool
 	// DoNotRepair names the object with an annotation that vetoes repairs of the node; empty if there is none.
 	DoNotRepair string
-	// Unplannable is why plans ignore the node: they neither disrupt it nor schedule pods on it. Usually empty.
+	// Unplannable states why plans ignore the node: they neither disrupt it nor schedule pods on it. Usually empty.
 	Unplannable string
 	// VolumeLimits is CSINode's allocatable count per driver.
 	VolumeLimits map[string]int32
-	// LeftoverVolumes is how many volumes are attached to the node that no pod there uses, by driver: they count against its limits until
+	// LeftoverVolumes counts how many volumes are attached to the node that no pod there uses, by driver: they count against its limits until
 	// they are detached.
 	LeftoverVolumes map[string]int32
 	// CSIDrivers are the drivers that CSINode lists, sorted.
 	CSIDrivers []string
-	// DeclaredFeatures are those that the node's kubelet declares: kube-scheduler refuses pods that need others.
+	// DeclaredFeatures are the features that the node's kubelet declares: kube-scheduler refuses pods that need others.
 	DeclaredFeatures []string
 	// DRADrivers are the DRA drivers that must publish devices before the node is initialized: of its type's devices, those of
 	// other drivers may never come, or may require another launch.
@@ -208,7 +208,7 @@ type Node struct {
 	DRAResources []corev1.ResourceName
 }
 
-// Named reports whether the name is that of a Node, not of a NodeClaim whose Node has not registered.
+// Named reports whether the name is that of a Node, not of a NodeClaim with a Node that has not registered.
 func (n *Node) Named() bool { return n.Claim == "" || n.Registered }
 
 // AwaitsRepair reports whether the node is to be repaired: until then it takes no more pods, which would only have to
@@ -239,7 +239,7 @@ type Volumes struct {
 	ChecksCapacity, NodeLocal map[string]bool
 	// Capacities are the CSIStorageCapacities by storage class, sorted.
 	Capacities map[string][]*storagev1.CSIStorageCapacity
-	// Unsupported is what volumes of nodes of this cloud cannot have; usually nothing.
+	// Unsupported holds what volumes of nodes of this cloud cannot have; usually nothing.
 	Unsupported UnsupportedStorage
 }
 

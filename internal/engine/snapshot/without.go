@@ -6,11 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Exclusion says what is left out of a snapshot.
+// Exclusion states what is left out of a snapshot.
 type Exclusion struct {
 	Pod       func(*corev1.Pod) bool
 	DaemonSet func(*DaemonSet) bool
-	// Message is why a node with such a pod is Unplannable.
+	// Message states why a node with such a pod is Unplannable.
 	Message string
 }
 

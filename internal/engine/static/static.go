@@ -20,12 +20,12 @@ type Counts struct {
 	// Active stay. Pending wait until their replacement is initialized, and are removed then. Deleting are being
 	// deleted.
 	Active, Pending, Deleting int64
-	// Unlaunched are those of the active ones that have no instance yet. Terminating are those of the deleting ones whose
-	// instance terminates, or has: a capacity reservation may count its slot as free before the claim is gone.
+	// Unlaunched holds those of the active ones that have no instance yet. Terminating holds those of the deleting ones with an
+	// instance that terminates, or has: a capacity reservation may count its slot as free before the claim is gone.
 	Unlaunched, Terminating int64
 }
 
-// All is how many nodes the pool has, in any state.
+// All returns how many nodes the pool has, in any state.
 func (c Counts) All() int64 { return c.Active + c.Pending + c.Deleting }
 
 // Count counts the nodes of one pool.
@@ -50,7 +50,7 @@ func Count(nodes []snapshot.Node) (c Counts) {
 }
 
 // LaunchReason is the disruption that new nodes of a pool make up for: Drifted while nodes of it are drifted, else none.
-// What becomes of such a node says whether another drifted one may go.
+// What becomes of such a node states whether another drifted one may go.
 func LaunchReason(nodes []snapshot.Node) karpv1.DisruptionReason {
 	for i := range nodes {
 		if n := &nodes[i]; n.Initialized && !n.DriftedAt.IsZero() {
@@ -60,19 +60,19 @@ func LaunchReason(nodes []snapshot.Node) karpv1.DisruptionReason {
 	return ""
 }
 
-// Missing is how many nodes to add. A node that waits for its replacement counts as one: the disruption command
+// Missing returns how many nodes to add. A node that waits for its replacement counts as one: the disruption command
 // launches the replacement, and the pool does not exceed its size meanwhile.
 func Missing(replicas int64, c Counts) int64 { return max(0, replicas-c.Active-c.Pending) }
 
-// Excess is how many nodes to remove.
+// Excess returns how many nodes to remove.
 func Excess(replicas int64, c Counts) int64 { return max(0, c.Active-replicas) }
 
-// FreeSlots is how many of the instances that capacity reservations still take are for new claims: the others are for claims
+// FreeSlots returns how many of the instances that capacity reservations still take are for new claims: the others are for claims
 // that have no instance yet, or were of nodes that are not gone. Such a node may be held by a finalizer, with whatever it stands
 // for, so that its replacement in the same slot would be one node too many.
 func FreeSlots(free int64, c Counts) int64 { return max(0, free-c.Unlaunched-c.Terminating) }
 
-// Limit is how many nodes the pool may have, those being deleted included.
+// Limit returns how many nodes the pool may have, those being deleted included.
 func Limit(pool *karpv1.NodePool) int64 {
 	limit, bounded := pool.Spec.Limits[karpv1.ResourceNodes]
 	if !bounded {
@@ -81,7 +81,7 @@ func Limit(pool *karpv1.NodePool) int64 {
 	return quantity.Value(limit)
 }
 
-// WithinLimit is how many of want nodes the limit allows to add to a pool with have nodes, of which limit others have
+// WithinLimit returns how many of want nodes the limit allows to add to a pool with have nodes, of which limit others have
 // reserved a part; never negative.
 func WithinLimit(limit, have, reserved, want int64) int64 {
 	return max(0, min(want, limit-have-reserved))

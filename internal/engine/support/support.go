@@ -3,8 +3,8 @@
 //
 // Of an initialized node the Node and its CSINode decide. A node that is in flight or planned has what its pool's nodes are expected to
 // have: what all initialized nodes of the pool declare, else what the image's kubelet declares; and the CSI drivers that some initialized
-// node of the pool has from its image, or that a DaemonSet installs whose pods run on nodes of the pool. A driver that no DaemonSet of the
-// cluster installs is taken for part of the image, until a node of the pool is initialized without it.
+// node of the pool has from its image, or that a DaemonSet installs with pods that run on nodes of the pool. A driver that no DaemonSet of
+// the cluster installs is taken for part of the image, until a node of the pool is initialized without it.
 package support
 
 import (
@@ -20,9 +20,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Needs are what a pod needs of a node beside labels, taints and room.
+// Needs describes what a pod needs of a node beside labels, taints and room.
 type Needs struct {
-	// Features are those that the kubelet must declare, Drivers the CSI drivers that must be on the node; both sorted.
+	// Features are the features that the kubelet must declare, Drivers the CSI drivers that must be on the node; both sorted.
 	Features, Drivers []string
 }
 
@@ -35,10 +35,10 @@ type Index struct {
 	pools map[string]*pool
 }
 
-// pool is what new nodes of a pool have.
+// pool describes what new nodes of a pool have.
 type pool struct {
 	features []string
-	// drivers are those that nodes of the pool have from their image, and those that DaemonSets install.
+	// drivers are the drivers that nodes of the pool have from their image, and those that DaemonSets install.
 	drivers map[string]bool
 	// seen is true if some node of the pool is initialized.
 	seen bool
@@ -52,7 +52,7 @@ type installer struct{ daemonSet, why string }
 // NewIndex is the index of the snapshot.
 func NewIndex(s *snapshot.Snapshot) *Index { return &Index{s: s, pools: map[string]*pool{}} }
 
-// OnNode is what an existing node lacks of the needs, in words; empty if nothing.
+// OnNode returns what an existing node lacks of the needs, in words; empty if nothing.
 func (x *Index) OnNode(n *snapshot.Node, needs Needs) string {
 	if needs.None() {
 		return ""
@@ -76,7 +76,7 @@ func (x *Index) OnNode(n *snapshot.Node, needs Needs) string {
 	return ""
 }
 
-// OnNew is what new nodes of the pool lack of the needs; nil if nothing.
+// OnNew returns what new nodes of the pool lack of the needs; nil if nothing.
 func (x *Index) OnNew(name string, needs Needs) *rejection.Missing {
 	if needs.None() {
 		return nil
@@ -103,7 +103,7 @@ func (p *pool) lacks(driver string) bool {
 	return !p.drivers[driver] && (p.seen || p.elsewhere[driver].daemonSet != "")
 }
 
-// pool is what is known of the pool's new nodes; nil if the snapshot has no such pool.
+// pool returns what is known of the pool's new nodes; nil if the snapshot has no such pool.
 func (x *Index) pool(name string) *pool {
 	if p, known := x.pools[name]; known {
 		return p
@@ -136,7 +136,7 @@ func (x *Index) learn(p *pool, name string) {
 	}
 }
 
-// installed reports whether a pod on the node has installed the driver there. Whether one will on new nodes is for its DaemonSet to say:
+// installed reports whether a pod on the node has installed the driver there. Whether one will on new nodes is for its DaemonSet to state:
 // the pool may have other taints now.
 func installed(n *snapshot.Node, driver string) bool {
 	return slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return slices.Contains(InstalledBy(&p.Spec), driver) })
@@ -199,7 +199,7 @@ func (x *Index) Where(driver string) []requirement.Set {
 	return out
 }
 
-// excludes is why the daemon's pods do not run on nodes of the pool, in words; empty if they do.
+// excludes returns why the daemon's pods do not run on nodes of the pool, in words; empty if they do.
 func (x *Index) excludes(daemon *corev1.Pod, of *snapshot.Pool) string {
 	if taint, blocked := snapshot.UntoleratedHard(daemon.Spec.Tolerations, of.NodePool.Spec.Template.Spec.Taints); blocked {
 		return "does not tolerate taint " + taint.ToString() + " of the pool"

@@ -102,7 +102,7 @@ func TestPodsGoOnlyWhereKubeletAndDriversSuitThem(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   *snapshot.Snapshot
-		// want is "new", the name of a node, or what the reason says.
+		// want is "new", the name of a node, or what the reason states.
 		want string
 	}{
 		{
@@ -176,7 +176,7 @@ func TestPodsGoToTypesOnWhichTheirDriversAreInstalled(t *testing.T) {
 	}
 }
 
-// outcome is where the pod goes, or the message of why it waits.
+// outcome returns where the pod goes, or the message of why it waits.
 func outcome(p schedule.Plan) string {
 	switch {
 	case len(p.Launches) > 0:
@@ -187,7 +187,7 @@ func outcome(p schedule.Plan) string {
 	return p.Placements[0].Node
 }
 
-// The checker finds what the search would have to get wrong: the same plan in a cluster whose nodes lack what the pod needs.
+// The checker finds what the search would have to get wrong: the same plan in a cluster with nodes that lack what the pod needs.
 func TestTheCheckerRefusesNodesThatLackWhatPodsNeed(t *testing.T) {
 	for name, tt := range map[string]struct{ planned, real *snapshot.Snapshot }{
 		"driver":  {world(daemons(installer(Tolerates("t")))), world(daemons(installer()))},

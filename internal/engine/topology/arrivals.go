@@ -13,9 +13,9 @@ import (
 // arrivals are the pods of DaemonSets with which domains of a spread begin.
 type arrivals struct {
 	r *Registry
-	// fewest is how many a first node in a domain surely brings, by domain. A new host begins with those of "".
+	// fewest counts how many a first node in a domain surely brings, by domain. A new host begins with those of "".
 	fewest map[string]int
-	// brought are the pods of DaemonSets that planned nodes bring to domains; foreseen is how many they brought in an attempt to plan
+	// brought are the pods of DaemonSets that planned nodes bring to domains; foreseen counts how many they brought in an attempt to plan
 	// in which these were too many for pods that had come before, foresights how often that was.
 	brought, foreseen map[string]int
 	foresights        int
@@ -31,10 +31,10 @@ func newArrivals(r *Registry) *arrivals {
 // CountsDaemons reports whether the group is a spread that counts pods of DaemonSets.
 func (g *Group) CountsDaemons() bool { return g.arrivals != nil }
 
-// withFirstNode is how many pods of DaemonSets the first new node in the domain surely brings, whatever pool it is of; zero
+// withFirstNode returns how many pods of DaemonSets the first new node in the domain surely brings, whatever pool it is of; zero
 // where nodes exist.
 //
-// Cost: constant; the nodes, after a change to what exists, and the pools, for a domain that is asked for the first time.
+// Cost: constant; the nodes, after a change to what exists, and the pools, for a domain that is requested the first time.
 func (a *arrivals) withFirstNode(g *Group, domain string) int {
 	if a.stands(g, domain) {
 		return 0
@@ -56,7 +56,7 @@ func (a *arrivals) stands(g *Group, domain string) bool {
 	return a.standing[domain]
 }
 
-// onNew is how many of them a new node in the domain surely brings. A new host has the domain "".
+// onNew returns how many of them a new node in the domain surely brings. A new host has the domain "".
 func (a *arrivals) onNew(g *Group, domain string) int {
 	n, known := a.fewest[domain]
 	if known {
@@ -120,7 +120,7 @@ func (g *Group) KeepsSkewWith(domain string, more int) bool {
 	return g.counts[domain]+more-g.minCountBeside(domain) <= g.maxSkew
 }
 
-// Coming is how many pods of DaemonSets come with a new node in a domain; surely is how many of them do whatever the node
+// Coming counts how many pods of DaemonSets come with a new node in a domain; surely is how many of them do whatever the node
 // becomes. A new host has the domain "".
 type Coming func(domain string) (may, surely int)
 
@@ -134,7 +134,7 @@ func (v *View) CountsIn(p Pool) bool { return v.g.filter.admitsTaints(p.Taints) 
 // HasComing reports whether SetComing has stated some.
 func (v *View) HasComing() bool { return v.coming != nil }
 
-// comingTo is how many pods of DaemonSets come to the domain with the planned node at hand.
+// comingTo returns how many pods of DaemonSets come to the domain with the planned node at hand.
 func (v *View) comingTo(domain string) (may, surely int) {
 	if v.g.arrivals == nil {
 		return 0, 0
@@ -161,7 +161,7 @@ func (g *Group) bring(at *NewNode, n int) {
 	}
 }
 
-// maxForesights is how often an attempt to plan is repeated for one spread, since nodes brought too many pods of DaemonSets.
+// maxForesights limits how often an attempt to plan is repeated for one spread, since nodes brought too many pods of DaemonSets.
 const maxForesights = 3
 
 // PlannedPods are the pods on planned nodes in a domain: those that the spread spreads, those that it counts, and those of both.

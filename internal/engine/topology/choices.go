@@ -17,7 +17,7 @@ type Choice []requirement.Requirement
 // four zones each give 64.
 const maxChoices = 64
 
-// stepsPerPrice is what the price of one domain costs: a walk along some instance types.
+// stepsPerPrice states what the price of one domain costs: a walk along some instance types.
 const stepsPerPrice = 32
 
 // TakeChoiceSteps returns what Choices has cost since the last call.
@@ -27,7 +27,7 @@ func (r *Registry) TakeChoiceSteps() int {
 	return n
 }
 
-// Query asks in which domains a planned node may take a pod.
+// Query queries in which domains a planned node may take a pod.
 type Query struct {
 	// Views are the pod's.
 	Views []View

@@ -11,7 +11,7 @@ import (
 
 // A DaemonSet's pod comes with a node before the pods that the node is launched for. So it counts for spreads, and for affinity
 // and anti-affinity in both directions, on planned nodes and on nodes in flight. Which DaemonSets run where is not known
-// here: nodes say it by numbers, in the order of AddDaemon.
+// here: nodes state it by numbers, in the order of AddDaemon.
 
 // daemon is a DaemonSet.
 type daemon struct {
@@ -133,7 +133,7 @@ func (r *Registry) indexDaemons() {
 	}
 }
 
-// CountedDaemons are the DaemonSets, by number, whose pods on a planned node matter to pods on other nodes, or to
+// CountedDaemons are the DaemonSets, by number, with pods on a planned node that matter to pods on other nodes, or to
 // which groups.
 func (r *Registry) CountedDaemons() resources.Bitset { return r.counted }
 
@@ -190,7 +190,7 @@ func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, poo
 // DaemonName is the name of a DaemonSet, with its namespace.
 func (r *Registry) DaemonName(number int) string { return r.daemons[number].name }
 
-// Daemons are the DaemonSets, by number, whose pods matter to the view: those that the pod follows or keeps away from,
+// Daemons are the DaemonSets, by number, with pods that matter to the view: those that the pod follows or keeps away from,
 // or that keep it away, or that its spread counts.
 func (v *View) Daemons() resources.Bitset { return v.g.daemons }
 

@@ -56,7 +56,7 @@ type example struct {
 	node *Node
 }
 
-// maxExamples is how many nodes have an example. A simulation removes nodes, and those that are left name the first of theirs.
+// maxExamples limits how many nodes have an example. A simulation removes nodes, and those that are left name the first of theirs.
 const maxExamples = 8
 
 // note keeps the pod as the example of its node if it comes first by name, and the first nodes by name.
@@ -89,7 +89,7 @@ func (r *Registry) NoteMoved(g *Group, n *Node, pod *corev1.Pod) {
 	g.note(pod, n)
 }
 
-// example is a running pod of the group, and where it runs; nil on hosts, where the domains say enough.
+// example is a running pod of the group, and where it runs; nil on hosts, where the domains state enough.
 func (g *Group) example() *rejection.Example {
 	i := slices.IndexFunc(g.examples, func(e example) bool { return !e.node.Removed })
 	if i < 0 || g.OverHosts() {

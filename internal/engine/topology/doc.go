@@ -1,4 +1,4 @@
-// Package topology counts pods per domain for topology spread, pod affinity and pod anti-affinity, and says what the
+// Package topology counts pods per domain for topology spread, pod affinity and pod anti-affinity, and states what the
 // counts allow.
 //
 // # Model

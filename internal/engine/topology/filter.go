@@ -102,7 +102,7 @@ func (f *filter) key() string {
 	return out
 }
 
-// labelKeys are the labels by which the filter tells nodes apart.
+// labelKeys are the labels by which the filter distinguishes nodes .
 func (f *filter) labelKeys() []string {
 	if f == nil {
 		return nil

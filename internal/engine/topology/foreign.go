@@ -7,7 +7,7 @@ import (
 )
 
 // Nodes for other pods make domains, too: kube-scheduler counts every node that the policies of a constraint admit, also where none
-// can be launched for the pods themselves, since they request more, say, or do not tolerate a taint. A plan hopes at first that
+// can be launched for the pods themselves, since they request more, state, or do not tolerate a taint. A plan hopes at first that
 // no such node comes up. If one may, it is kept out of there, or the domain is counted: then the pods wait for each other.
 
 func (g *Group) isForeign(domain string) bool { return slices.Contains(g.foreign, domain) }
@@ -20,7 +20,7 @@ type Intruder struct {
 	// Index is the place of the node among the planned ones, Key and Domain are where it may come up.
 	Index       int
 	Key, Domain string
-	// Nodes are those that would count there.
+	// Nodes are the nodes that would count there.
 	Nodes requirement.Pod
 }
 

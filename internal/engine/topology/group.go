@@ -44,7 +44,7 @@ type Group struct {
 	others []*Group
 	// pin is the only domain that a first pod may choose; empty if it may choose any.
 	pin string
-	// daemons are the DaemonSets, by number, whose pods the group counts, or that declare it.
+	// daemons are the DaemonSets, by number, with pods that the group counts, or that declare it.
 	daemons resources.Bitset
 	// maxSkew, minDomains and filter: spread only.
 	maxSkew, minDomains int
@@ -77,7 +77,7 @@ type Group struct {
 	// Spread only.
 	offered []string
 	// foreign are the other domains in which nodes that count could be launched then, for other pods. They are usable once
-	// CountForeign says so. Spread only.
+	// CountForeign reports it. Spread only.
 	foreign []string
 	// countable are foreign and the domains that would be without the nodes that exist there.
 	countable []string
@@ -96,7 +96,7 @@ type Group struct {
 // Type is the sort of the constraint.
 func (g *Group) Type() Type { return g.typ }
 
-// Key is the label whose values are the domains.
+// Key is the label with values that are the domains.
 func (g *Group) Key() string { return g.key }
 
 // OverHosts reports whether each node is a domain of its own.
@@ -117,7 +117,7 @@ func (g *Group) KeepsApartOnHosts() bool {
 // MaxSkew is the field of a spread.
 func (g *Group) MaxSkew() int { return g.maxSkew }
 
-// MostOnNewHost is how many pods of a spread over hosts a new node may hold.
+// MostOnNewHost returns how many pods of a spread over hosts a new node may hold.
 func (g *Group) MostOnNewHost() int { return g.maxSkew + g.hostFloor() }
 
 // MinDomains is the field of a spread, 1 by default.
@@ -151,7 +151,7 @@ func (g *Group) CountBefore(domain string) int {
 // Selector is the label selector of the pods that count, as text. Joined terms and shared claims have none.
 func (g *Group) Selector() string { return g.selector.String() }
 
-// NodeLabels are the labels of nodes by which the group tells apart which pods count: its key, and what a filter asks.
+// NodeLabels are the labels of nodes by which the group distinguishes  which pods count: its key, and what a filter queries.
 func (g *Group) NodeLabels() []string { return append([]string{g.key}, g.filter.labelKeys()...) }
 
 // selects reports whether the pod counts for the group, wherever it is.
@@ -175,7 +175,7 @@ func (g *Group) usedBy(pod *corev1.Pod) bool {
 	})
 }
 
-// indexed reports whether the selector says by labels alone which pods may count.
+// indexed reports whether the selector states by labels alone which pods may count.
 func (g *Group) indexed() bool { return len(g.parts) == 0 && g.claim == "" }
 
 // reachable are the domains of the universe that the pods' own node selection allows, but for those of nodes for other pods.

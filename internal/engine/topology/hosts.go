@@ -16,7 +16,7 @@ import (
 // always accepts its next pod, or it has all of its pods, and then the minimum is one that the plan counts on. That
 // needs two things. No planned node that counts has too few pods at the end, as a node for other pods has: the search
 // finds out, and repeats with a lower minimum (LowerHostFloors). And the pods wait for nothing else: if they also
-// spread over zones, say, the host may need its pod first and the zone another one (CountNoHosts).
+// spread over zones, state, the host may need its pod first and the zone another one (CountNoHosts).
 //
 // Without existing hosts, or with a single one, pods are not put together, although kube-scheduler would: those who
 // spread over hosts want more than one.
@@ -178,7 +178,7 @@ func (r *Registry) AddLaunched(node requirement.Set, pool Pool) {
 	r.hostsVersion++
 }
 
-// Launched is how many nodes applied plans launch.
+// Launched returns how many nodes applied plans launch.
 func (r *Registry) Launched() int { return len(r.launched) }
 
 // TruncateLaunched takes back all but the first n.

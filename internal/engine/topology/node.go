@@ -14,11 +14,11 @@ type Node struct {
 	Name   string
 	Labels requirement.Set
 	Taints []corev1.Taint
-	// Pods are those on the node in the snapshot.
+	// Pods are the pods on the node in the snapshot.
 	Pods []*corev1.Pod
 	// Coming are the DaemonSets' pods that are still to come.
 	Coming []ComingDaemon
-	// Unlaunched is true for a claim without an instance, whose node may still get any well-known label.
+	// Unlaunched is true for a claim without an instance: its node may still get any well-known label.
 	Unlaunched bool
 	// Deleting nodes keep their pods counted, and provide no domain to others.
 	Deleting bool
@@ -62,7 +62,7 @@ type PoolLabels interface {
 	Gives(key, value string) bool
 	// Lacks reports whether the nodes of some instance type do not have the label.
 	Lacks(key string) bool
-	// Arriving is how many of the DaemonSets, by number, surely run on each new node with the label's value, or on each new
+	// Arriving returns how many of the DaemonSets, by number, surely run on each new node with the label's value, or on each new
 	// node if the value is empty. Some is false if there can be no such node.
 	Arriving(of resources.Bitset, key, value string) (n int, some bool)
 }

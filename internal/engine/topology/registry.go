@@ -49,7 +49,7 @@ type Registry struct {
 	noted        map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
 	changes      int                  // see Changes
 	steps        int
-	// choiceSteps are those of Choices.
+	// choiceSteps are the steps of Choices.
 	choiceSteps int
 }
 
@@ -118,7 +118,7 @@ func (r *Registry) Index() {
 
 // Find lists the groups that count the pod, and the inverse groups that keep it out, each in the order of Groups.
 //
-// Cost: the groups whose selectors share a label with the pod.
+// Cost: the groups with selectors that share a label with the pod.
 func (r *Registry) Find(pod *corev1.Pod) (counting, blocking []*Group) {
 	var found []int
 	r.selectors.find(pod.Labels, func(i int) bool {
@@ -211,9 +211,9 @@ func (r *Registry) DomainsOf(g *Group, node requirement.Set) []string {
 	return out
 }
 
-// NoDomainLeft reports whether no new node can be in any domain that the pod's views and its requirements asked allow,
+// NoDomainLeft reports whether no new node can be in any domain that the pod's views and its requirements queried allow,
 // since each domain has a pod to keep away from. A new node has a domain unless a pod or pool requires that it has
-// none: absent says of which labels one does. It is false where asked allows no domain that exists.
+// none: absent states of which labels one does. It is false where queried allows no domain that exists.
 func (r *Registry) NoDomainLeft(views []View, asked requirement.Set, absent func(key string) bool) bool {
 	return slices.ContainsFunc(views, func(v View) bool {
 		return v.KeepsApart() && !v.OverHosts() && r.labels.WellKnown[v.g.key] && !absent(v.g.key) &&

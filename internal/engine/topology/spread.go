@@ -14,7 +14,7 @@ import (
 // plan adds the domains in which nodes could be launched for the pods: they are to be spread over these, too. A domain
 // in which none can be launched, or none is in the end, holds no pods back.
 
-// SpreadPod is a pod whose spreads are made groups: with its node selection and its tolerations, which decide what
+// SpreadPod is a pod with spreads that are made groups: with its node selection and its tolerations, which decide what
 // nodes its spreads count.
 type SpreadPod struct {
 	Pod         *corev1.Pod

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// threeZones is a pool whose nodes can be in zones z1 to z3.
+// threeZones is a pool with nodes that can be in zones z1 to z3.
 type threeZones struct{}
 
 func (threeZones) Values(key string) []string {
@@ -48,7 +48,7 @@ func registry(z1, z2 []*corev1.Pod) (*topology.Registry, []*topology.Node) {
 	return r, nodes
 }
 
-// views are those of the pod, for the spreads and the required affinity that it has.
+// views returns those of the pod, for the spreads and the required affinity that it has.
 func views(t *testing.T, r *topology.Registry, pod *corev1.Pod) []topology.View {
 	t.Helper()
 	node, err := requirement.CoreLabels().FromPod(&pod.Spec)
@@ -87,7 +87,7 @@ func running(n int, edit ...func(*corev1.Pod)) []*corev1.Pod {
 	return out
 }
 
-// TestAllowedZones is what the documentation of Kubernetes says of each constraint, for nodes in z1 and z2 and nodes
+// TestAllowedZones is what the documentation of Kubernetes states of each constraint, for nodes in z1 and z2 and nodes
 // that can be launched in z1, z2 and z3.
 func TestAllowedZones(t *testing.T) {
 	minDomains := func(n int32) func(*corev1.TopologySpreadConstraint) {
@@ -238,7 +238,7 @@ func TestRemovals(t *testing.T) {
 	}
 }
 
-// TestChoices asks for the zones of a new node.
+// TestChoices requests the zones of a new node.
 func TestChoices(t *testing.T) {
 	price := map[string]float64{"z1": 1, "z2": 3, "z3": 2}
 	query := func(views []topology.View, node requirement.Set) topology.Query {
@@ -320,7 +320,7 @@ func TestFilters(t *testing.T) {
 }
 
 // TestManyTermsAreJoined compares a pod with more anti-affinity terms than are groups of their own with what each term
-// says alone.
+// states alone.
 func TestManyTermsAreJoined(t *testing.T) {
 	pod := web()
 	pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}

@@ -15,7 +15,7 @@ type View struct {
 	pod  requirement.Requirement
 	// node is the pod's node selection with all alternatives.
 	node *requirement.Pod
-	// ownUndecided is how many of the group's undecided pods are on the planned node at hand. Of a spread, they are in the domain that
+	// ownUndecided counts how many of the group's undecided pods are on the planned node at hand. Of a spread, they are in the domain that
 	// the node gets.
 	ownUndecided int
 	// coming are the DaemonSets' pods that come with the planned node at hand, if they are not counted yet; nil if there are none.
@@ -42,7 +42,7 @@ func (v View) Anywhere() View {
 // Group is the group.
 func (v *View) Group() *Group { return v.g }
 
-// Key is the label whose values are the domains.
+// Key is the label with values that are the domains.
 func (v *View) Key() string { return v.g.key }
 
 // Type is the sort of the constraint.
@@ -77,7 +77,7 @@ func (v *View) SetUndecided(n int) { v.ownUndecided = n }
 // Reaches reports whether the pod may run in the domain by any of its alternatives.
 func (v *View) Reaches(domain string) bool { return reaches(*v.node, v.g.key, domain) }
 
-// MostOnHost is how many pods one node may hold of those that declare the constraint and are counted by it; zero if the
+// MostOnHost returns how many pods one node may hold of those that declare the constraint and are counted by it; zero if the
 // view is of no such rule over hosts.
 func (v *View) MostOnHost() int {
 	if v.g.key != corev1.LabelHostname || !v.self || v.g.claim != "" {
@@ -169,7 +169,7 @@ func (v *View) keepsSkew(domain string, n, floor int) bool {
 	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n-unsure)
 }
 
-// allowed are those of the domains that the pod may join. The result is in the memory of the argument.
+// allowed returns those of the domains that the pod may join. The result is in the memory of the argument.
 func (v *View) allowed(domains []string) []string {
 	left := domains[:0]
 	if v.g.typ != Spread || v.OverHosts() {
@@ -189,10 +189,10 @@ func (v *View) allowed(domains []string) []string {
 	return left
 }
 
-// domainsPerStep is how many domains are compared in one step.
+// domainsPerStep sets how many domains are compared in one step.
 const domainsPerStep = 16
 
-// steps is what one check of the view costs: a spread compares the domain with all others.
+// steps returns what one check of the view costs: a spread compares the domain with all others.
 func (v *View) steps() int {
 	if v.g.typ != Spread || v.OverHosts() {
 		return 1
@@ -200,7 +200,7 @@ func (v *View) steps() int {
 	return 1 + len(v.g.usable)/domainsPerStep
 }
 
-// SortedViews are those of a pod's views that some steps look for. A pod can have thousands of views of other pods'
+// SortedViews are the views of a pod's views that some steps look for. A pod can have thousands of views of other pods'
 // anti-affinity, and these steps run for each pair of pod and new node. The zero value is not filled yet.
 type SortedViews struct {
 	filled       bool
@@ -233,7 +233,7 @@ func (s *SortedViews) Fill(views []View) {
 	}
 }
 
-// Steps is what it costs to check all of the views for one node.
+// Steps returns what it costs to check all of the views for one node.
 func (s *SortedViews) Steps() int { return s.steps }
 
 // Own are the views of groups that count the pods themselves.

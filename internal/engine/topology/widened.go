@@ -3,7 +3,7 @@ package topology
 import "slices"
 
 // Widened makes groups as if nodes of a pool could be in all domains of the pool. The zero value is ready. It remembers the domains of
-// groups with equal ones: an explanation asks for each term of a pod under each waiver, and a label such as the instance type has
+// groups with equal ones: an explanation requests each term of a pod under each waiver, and a label such as the instance type has
 // hundreds of domains. It is of use while the domains of the groups do not change.
 type Widened struct {
 	universes map[widenedKey][]string

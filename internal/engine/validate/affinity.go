@@ -98,7 +98,7 @@ func (s *affinitySet) has(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(s.terms, func(t *selection) bool { return !t.has(pod) })
 }
 
-// keys are those of the terms, each once.
+// keys returns those of the terms, each once.
 func (s *affinitySet) keys() []string {
 	var out []string
 	for _, t := range s.terms {
@@ -186,7 +186,7 @@ type schedulingOrder struct {
 	// of is the set that a pod owns, counted are those that it matches.
 	of      map[*scheduledPod]*affinitySet
 	counted map[*scheduledPod][]*affinitySet
-	// firstPods are those that were placed as the first of their group.
+	// firstPods are the pods that were placed as the first of their group.
 	firstPods map[*affinitySet][]*scheduledPod
 }
 

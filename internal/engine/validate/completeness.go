@@ -129,7 +129,7 @@ func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints)
 	return "", false
 }
 
-// demandsOfNodes are what the pool demands of nodes, its node class included.
+// demandsOfNodes returns what the pool demands of nodes, its node class included.
 func (c *check) demandsOfNodes(pool *snapshot.Pool) map[string][]expr {
 	own := c.poolDemands(pool)
 	if key := pool.NodeClassLabel[0]; key != "" {
@@ -187,7 +187,7 @@ type freshNodeSearch struct {
 	c    *check
 	pod  *corev1.Pod
 	pool *snapshot.Pool
-	// own are the pool's demands on labels, asked the pod's.
+	// own are the pool's demands on labels, requested the pod's.
 	poolDemands map[string][]expr
 	demands     []expr
 	limitsLeft  amounts
@@ -208,7 +208,7 @@ func (f *freshNodeSearch) options(out outcome, key string) label {
 	switch {
 	case said:
 	case joins && len(f.poolDemands[key]) == 0:
-		// A value that nobody knows excludes whoever requires one.
+		// A value that nobody knows excludes anyone who requires one.
 		if l = joined; l.open && !slices.ContainsFunc(asked, func(e expr) bool { return !e.holds(joined) }) {
 			l.values = []string{"any"}
 		}

@@ -29,8 +29,8 @@ type host struct {
 	outcomes  []outcome
 	minValues map[string]int // minValues by key
 	known     map[string]label
-	mayDefine func(key string) bool // whoever launches it may give the node this label
-	// joining is what the host still gets while it joins; nil for a node that is initialized.
+	mayDefine func(key string) bool // anyone who launches it may give the node this label
+	// joining returns what the host still gets while it joins; nil for a node that is initialized.
 	joining func(key string) (label, bool)
 	// allValues are all values of a key in the snapshot, for a node of which nothing else is known.
 	allValues func(key string) []string
@@ -201,7 +201,7 @@ func (out outcome) allocatable(r corev1.ResourceName) resource.Quantity {
 	return out.it.Allocatable[r]
 }
 
-// countsAgainstLimit is what the outcome counts against a limit.
+// countsAgainstLimit returns what the outcome counts against a limit.
 func (out outcome) countsAgainstLimit(r corev1.ResourceName) resource.Quantity {
 	if r == karpv1.ResourceNodes {
 		return one()
@@ -247,7 +247,7 @@ func (out outcome) label(key string) (label, bool) {
 	return labelIn(out.it.Requirements, key)
 }
 
-// label is what a label of the host may become.
+// label returns what a label of the host may become.
 func (pl *host) label(key string) label {
 	if l, ok := pl.known[key]; ok {
 		return l
@@ -259,7 +259,7 @@ func (pl *host) label(key string) label {
 	if len(pl.outcomes) == 0 {
 		l = pl.ownLabel(key)
 	}
-	if len(l.values) < pl.minValues[key] { // the claim says that it is still a choice
+	if len(l.values) < pl.minValues[key] { // the claim states that it is still a choice
 		l.add(label{values: pl.demanded(key, pl.allValues(key))})
 	}
 	slices.Sort(l.values)
@@ -297,7 +297,7 @@ func (pl *host) labelOn(out outcome, key string) label {
 	return l
 }
 
-// ownLabel is what a label becomes if type and offering have none.
+// ownLabel returns what a label becomes if type and offering have none.
 func (pl *host) ownLabel(key string) label {
 	if v, ok := pl.given[key]; ok {
 		return label{values: []string{v}}

@@ -13,7 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// label is what one label of a node may become: any of values, or none at all. An open one may also be a value that nobody
+// label describes what one label of a node may become: any of values, or none at all. An open one may also be a value that nobody
 // knows yet.
 type label struct {
 	values []string
@@ -131,7 +131,7 @@ func (e *expr) may(l label) bool {
 	return l.open && e.op != corev1.NodeSelectorOpDoesNotExist || slices.ContainsFunc(l.values, e.has) || l.absent && e.lacks()
 }
 
-// labelDemands is what a pod requires of a node's labels.
+// labelDemands describes what a pod requires of a node's labels.
 type labelDemands struct {
 	selector []expr
 	// terms are alternatives, if there is any required affinity: an empty list is satisfied nowhere.

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxTypes is how many types one claim may name.
+// maxTypes limits how many types one claim may name.
 const maxTypes = 600
 
 // launches: whatever a claim becomes, its pods may run there.
@@ -199,7 +199,7 @@ func (c *check) resources(pl *host) {
 	}
 }
 
-// load is what runs on a launch whatever it becomes: the sum of its requests, and the host ports that it uses.
+// load describes what runs on a launch whatever it becomes: the sum of its requests, and the host ports that it uses.
 type load struct {
 	total amounts
 	ports []port
@@ -230,7 +230,7 @@ func (c *check) outcomeFits(pl *host, out outcome, always load, mixed []*corev1.
 	}
 }
 
-// daemons are those that run on a launch whatever it becomes, and those that run on some outcomes.
+// daemons returns those that run on a launch whatever it becomes, and those that run on some outcomes.
 func (c *check) daemons(pl *host) (always, mixed []*corev1.Pod) {
 	for i := range c.s.DaemonSets {
 		pod := c.s.DaemonSets[i].Pod
@@ -279,7 +279,7 @@ func negative(q resource.Quantity) string {
 	return q.String()
 }
 
-// remainingLimits is what remains of the pool's limits after the plan, in the worst case.
+// remainingLimits returns what remains of the pool's limits after the plan, in the worst case.
 func (c *check) remainingLimits(pool *snapshot.Pool) amounts {
 	out := amounts{}
 	for r, limit := range pool.NodePool.Spec.Limits {

@@ -16,7 +16,7 @@ import (
 // mount is one volume claim of a pod.
 type mount struct {
 	claim types.NamespacedName
-	// missing says why the volume cannot be had at all; empty if it can.
+	// missing states why the volume is unavailable at all; empty if it can.
 	missing string
 	// somewhere is true if the volume can only be used where one of the terms holds. Terms are conjunctions of labels.
 	somewhere bool
@@ -93,7 +93,7 @@ func (c *check) bound(m *mount, pod *corev1.Pod, claim *corev1.PersistentVolumeC
 	m.somewhere, m.terms = c.placesOf(pv, pod)
 }
 
-// placesOf are the terms of a volume: those of its node affinity, each with what its labels say of zone and region.
+// placesOf are the terms of a volume: those of its node affinity, each with what its labels state of zone and region.
 func (c *check) placesOf(pv *corev1.PersistentVolume, pod *corev1.Pod) (somewhere bool, terms [][]expr) {
 	var labeled []expr
 	for key, value := range pv.Labels {
@@ -181,7 +181,7 @@ func (c *check) toBind(m *mount, pod *corev1.Pod, claim *corev1.PersistentVolume
 	c.withStorage(m, claim, of)
 }
 
-// fromExisting reads a claim whose class makes no volumes: it is bound to one that is there, of the class and as the claim asks.
+// fromExisting reads a claim with a class that makes no volumes: it is bound to one that exists, of the class and as the claim requests.
 func (c *check) fromExisting(m *mount, pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, of string) {
 	m.missing, m.somewhere = "has no volume to be bound to", true
 	selector, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
@@ -200,7 +200,7 @@ func (c *check) fromExisting(m *mount, pod *corev1.Pod, claim *corev1.Persistent
 	}
 }
 
-// isFreeFor reports whether the volume is nobody else's and has the size, the modes and the attributes that the claim asks for.
+// isFreeFor reports whether the volume is nobody else's and has the size, the modes and the attributes that the claim requests for.
 func isFreeFor(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	if pv.DeletionTimestamp != nil || pv.Status.Phase != "" && pv.Status.Phase != corev1.VolumeAvailable {
 		return false

@@ -9,12 +9,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// nodeStart is how long a node takes to start. A plan may count on the place of a pod that terminates sooner.
+// nodeStart sets how long a node takes to start. A plan may count on the place of a pod that terminates sooner.
 const nodeStart = time.Minute
 
 // running is a pod that was on its node before the plan. kube-scheduler counts terminating pods for affinity and
 // anti-affinity in both directions until they are gone. Two exceptions: the place of a pod of which the grace period
-// ends soon, or just has, and pods that leave a node that goes.
+// finishes soon, or just has, and pods that leave a node that goes.
 func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 	m := &scheduledPod{pod: pod, at: at, active: snapshot.Active(pod), repels: true, attracts: true}
 	if pod.DeletionTimestamp == nil {
@@ -78,8 +78,8 @@ func (c *check) selected(s *selection) []*scheduledPod {
 	return out
 }
 
-// keptApart reports whether a DaemonSet's pod and the pod may not share a domain, one of whose keys the outcome may
-// have a label for.
+// keptApart reports whether a DaemonSet's pod and the pod may not share a domain, where the outcome may
+// have a label for one of its keys.
 func (f *freshNodeSearch) keptApart(out outcome, daemon *corev1.Pod) bool {
 	apart := func(owner, other *corev1.Pod) bool {
 		return slices.ContainsFunc(requiredAntiAffinity(owner), func(t corev1.PodAffinityTerm) bool {

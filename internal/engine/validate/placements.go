@@ -82,7 +82,7 @@ func isDaemonSet(o metav1.OwnerReference) bool {
 	return o.Kind == "DaemonSet" && o.APIVersion == "apps/v1"
 }
 
-// expected is what DaemonSets will still take of the node, beyond what their running pods take.
+// expected returns what DaemonSets will still take of the node, beyond what their running pods take.
 func (c *check) expected(pl *host, running amounts) amounts {
 	out := amounts{}
 	for i := range c.s.DaemonSets {
@@ -118,7 +118,7 @@ func (c *check) missingDaemons(pl *host) []*corev1.Pod {
 	return out
 }
 
-// ownsPod reports whether the pod is one of the DaemonSet's, and has not ended.
+// ownsPod reports whether the pod is one of the DaemonSet's, and has not finished.
 func ownsPod(set *snapshot.DaemonSet, p *corev1.Pod) bool {
 	return !snapshot.Terminal(p) && p.Namespace == set.Namespace &&
 		slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return isDaemonSet(o) && o.Name == set.Name })

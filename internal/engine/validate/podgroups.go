@@ -47,7 +47,7 @@ func inGroup(pod *corev1.Pod, g *snapshot.PodGroup) bool {
 	return ref != nil && ref.PodGroupName != nil && *ref.PodGroupName == g.Name && pod.Namespace == g.Namespace
 }
 
-// untried is why kube-scheduler holds the pods of the group before it tries any.
+// untried returns why kube-scheduler holds the pods of the group before it tries any.
 func (c *check) untried(g *snapshot.PodGroup) string {
 	if g.Object == nil {
 		return "it does not exist"
@@ -94,7 +94,8 @@ func priority(p *int32) int32 {
 	return *p
 }
 
-// membersShort is how many pods of the group are missing at its minCount, if so many get nodes besides those that have one and keep it.
+// membersShort returns how many pods of the group are missing at its minCount, if so many get nodes besides those that have one and keep
+// it.
 func (c *check) membersShort(g *snapshot.PodGroup, placed int) int {
 	gang := g.Object.Spec.SchedulingPolicy.Gang
 	if gang == nil {

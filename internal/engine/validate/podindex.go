@@ -32,7 +32,7 @@ type scheduledPod struct {
 type podIndex struct {
 	all    []*scheduledPod
 	groups []*labelGroup
-	// daemons are those to come: see daemonsToCome. They are not among all.
+	// daemons are the daemons to come: see daemonsToCome. They are not among all.
 	daemons []*scheduledPod
 }
 

@@ -31,7 +31,7 @@ func (a amounts) list() corev1.ResourceList { return corev1.ResourceList(a) }
 
 func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalSI) }
 
-// requests is what a pod takes of its node: the containers that run together, or the most that its init containers
+// requests returns what a pod takes of its node: the containers that run together, or the most that its init containers
 // take, unless the pod has pod-level resources; plus its overhead. With limits, a limit without a request counts as
 // one.
 func requests(pod *corev1.Pod, limits bool) corev1.ResourceList {
@@ -91,7 +91,7 @@ type port struct {
 	protocol corev1.Protocol
 }
 
-// ports are those of the containers that run as long as the pod does.
+// ports returns those of the containers that run as long as the pod does.
 func ports(pod *corev1.Pod) []port {
 	var out []port
 	containers := slices.Clone(pod.Spec.Containers)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// zonal are the drivers whose volumes can only be used in one zone.
+// zonal are the drivers with volumes that can only be used in one zone.
 var zonal = []string{ebs, "ebs.csi.eks.amazonaws.com"}
 
 // sharedClaims: pods that share a claim without a volume run in one zone, or on one host. The volume comes up in the

@@ -77,7 +77,7 @@ func (c *check) daemonsSpread(sp *spread) []*scheduledPod {
 	return out
 }
 
-// mostDaemons is how many pods of DaemonSets one new node may bring that the constraint counts.
+// mostDaemons returns how many pods of DaemonSets one new node may bring that the constraint counts.
 func (c *check) mostDaemons(sp *spread) (n int) {
 	if sp.countsNone() {
 		return 0
@@ -192,7 +192,7 @@ func (c *check) skewWithinLimit(sp *spread) {
 			)
 		case !reported[d]:
 			reported[d] = true
-			if e := c.crowded(sp, d, surely[d], append(domains, c.launchedDomains(sp, c.hosts)...)); e != "" {
+			if e := c.emptierDomain(sp, d, surely[d], append(domains, c.launchedDomains(sp, c.hosts)...)); e != "" {
 				c.failAt(atDomain(sp, d), "pod %s: %s %s has %d pods, %s none, where a node could be launched for it, maxSkew is %d",
 					name(m.pod), sp.key, d, surely[d], e, sp.skew)
 			}

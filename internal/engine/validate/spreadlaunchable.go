@@ -10,16 +10,16 @@ import (
 )
 
 // kube-scheduler spreads over the nodes that it finds. A plan decides which nodes it will find, so it must not crowd
-// pods into some zones where others can be had.
+// pods into some zones where others is available.
 
 // newHost stands for the host name of one more node.
 const newHost = "a new node"
 
-// crowded is a domain that could be launched and has no pods, for a domain that has n, more than maxSkew; empty if
+// emptierDomain returns a domain that could be launched and has no pods, for a domain that has n, more than maxSkew; empty if
 // there is none. A node there would begin with its DaemonSets' pods. The domains are those that exist, and those of
 // launches. Each of the constraint's pods in the domain could have gone there: if one could not, it may be the one that
 // was placed last. What other rules about pods allowed at the time is unknown.
-func (c *check) crowded(sp *spread, d string, n int, domains []string) string {
+func (c *check) emptierDomain(sp *spread, d string, n int, domains []string) string {
 	if n-c.mostDaemons(sp) <= sp.skew || slices.ContainsFunc(sp.owners, func(m *scheduledPod) bool { return c.hasOtherRules(sp, m.pod) }) {
 		return ""
 	}
@@ -79,7 +79,7 @@ func (c *check) launchableIn(sp *spread, pod *corev1.Pod, pool *snapshot.Pool, d
 	return false
 }
 
-// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself says.
+// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states.
 func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 	var outcomes []outcome
 	for _, it := range f.pool.InstanceTypes {

@@ -42,7 +42,7 @@ func (c *check) withStorage(m *mount, claim *corev1.PersistentVolumeClaim, of *s
 	}
 }
 
-// roomOf is what an object says; false if it is about no node.
+// roomOf returns what an object states; false if it is about no node.
 func roomOf(o *storagev1.CSIStorageCapacity) (resource.Quantity, bool) {
 	switch {
 	case o.NodeTopology == nil:
@@ -55,8 +55,8 @@ func roomOf(o *storagev1.CSIStorageCapacity) (resource.Quantity, bool) {
 	return resource.Quantity{}, true
 }
 
-// localClaims are how many bytes the pod's claims ask for of the disks of its node, by storage class. Claims with a volume, and those whose
-// volume is being made, ask for none.
+// localClaims returns how many bytes the pod's claims request of the disks of its node, by storage class. Claims with a volume, and those
+// with a volume that is being made, request none.
 func (c *check) localClaims(pod *corev1.Pod) map[string]int64 {
 	out := map[string]int64{}
 	for _, m := range c.mounts(pod) {
@@ -96,7 +96,7 @@ func (c *check) hasLocalStorage(pl *host) {
 	}
 }
 
-// publishedOn is the most that any object says of the node.
+// publishedOn is the most that any object states of the node.
 func (c *check) publishedOn(n *snapshot.Node, class string) (most int64) {
 	for _, o := range c.s.Volumes.Capacities[class] {
 		room, published := roomOf(o)

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// lacks is what the pod needs of the kubelet or of CSI drivers and the host does not have, by the rules of kube-scheduler's plugins
+// lacks returns what the pod needs of the kubelet or of CSI drivers and the host does not have, by the rules of kube-scheduler's plugins
 // NodeDeclaredFeatures and NodeVolumeLimits; empty if nothing. A node that is not initialized has what new nodes of its pool have, too.
 func (c *check) lacks(h *host, pod *corev1.Pod) string {
 	if h.launch != nil {

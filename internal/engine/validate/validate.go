@@ -25,7 +25,7 @@ import (
 // Violation is one violated rule.
 type Violation struct {
 	Message string
-	// Launches are those of the plan (indices) that violate the rule, sorted; empty if it is about something else.
+	// Launches are the launches of the plan (indices) that violate the rule, sorted; empty if it is about something else.
 	Launches []int
 }
 

@@ -54,7 +54,7 @@ func (n *Attached) CanAttach(list []Attachment) bool {
 	return true
 }
 
-// left is how many more volumes of the driver can be attached.
+// left returns how many more volumes of the driver can be attached.
 func (n *Attached) left(driver string) int64 {
 	limit, known := n.limits[driver]
 	if !known {

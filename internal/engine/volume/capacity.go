@@ -32,12 +32,12 @@ func (v Volume) onNode(s *snapshot.Snapshot) bool {
 	return v.measured(s) && s.Volumes.NodeLocal[v.class.Provisioner]
 }
 
-// size is how many bytes the claim asks for.
+// size returns how many bytes the claim requests for.
 func (v Volume) size() resource.Quantity {
 	return v.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 
-// largest is the size of the largest volume of which the object says that it can be made.
+// largest is the size of the largest volume of which the object states that it can be made.
 func largest(c *storagev1.CSIStorageCapacity) resource.Quantity {
 	switch {
 	case c.MaximumVolumeSize != nil:

@@ -1,4 +1,4 @@
-// Package volume says what the volumes of pods require of nodes and of each other.
+// Package volume states what the volumes of pods require of nodes and of each other.
 //
 //   - Where they can be used: Alternatives combines the topologies of the volumes of a pod, or says why the pod must wait.
 //   - How many a node can attach: Limits has an axis per CSI driver, Attached is what one node has attached.

@@ -15,7 +15,7 @@ import (
 // goroutine. The snapshot must not change.
 type Index struct {
 	s *snapshot.Snapshot
-	// names are those of all nodes, hosts their host names.
+	// names are the names of all nodes, hosts their host names.
 	names, hosts map[string]bool
 	// free are the volumes that are not bound, smallest first, by storage class.
 	free map[string][]*corev1.PersistentVolume
@@ -106,7 +106,7 @@ func (x *Index) readFree() {
 	}
 }
 
-// canBind reports whether the volume has what the claim asks for, apart from class and selector.
+// canBind reports whether the volume has what the claim requests for, apart from class and selector.
 func canBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	if ref := pv.Spec.ClaimRef; ref != nil &&
 		(ref.Namespace != claim.Namespace || ref.Name != claim.Name || ref.UID != "" && ref.UID != claim.UID) {
@@ -125,7 +125,7 @@ func canBind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) b
 	return pv.Spec.Capacity.Storage().Cmp(asked) >= 0
 }
 
-// or is what the pointer is to, or the default if it is nil.
+// or returns what the pointer is to, or the default if it is nil.
 func or[T any](p *T, standard T) T {
 	if p == nil {
 		return standard

@@ -23,7 +23,7 @@ const unlimited = 1 << 20
 type Limits struct {
 	s     *snapshot.Snapshot
 	index *Index
-	// uses is how many pods use each claim.
+	// uses counts how many pods use each claim.
 	uses map[types.NamespacedName]int
 	// axes are the names of the axes, by CSI driver.
 	axes map[string]corev1.ResourceName

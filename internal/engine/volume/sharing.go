@@ -24,7 +24,7 @@ func Exclusive(volumes []Volume) []types.NamespacedName {
 // Users is the one pod that may use each claim with access mode ReadWriteOncePod.
 type Users map[types.NamespacedName]*corev1.Pod
 
-// Take makes the pod the user of the claims, whoever uses them now.
+// Take makes the pod the user of the claims, no matter who uses them now.
 func (u Users) Take(pod *corev1.Pod, claims []types.NamespacedName) {
 	for _, key := range claims {
 		u[key] = pod

@@ -19,11 +19,11 @@ const (
 	ebsDriver = "ebs.csi.aws.com"
 	// ebsInTree is the same driver under the name that it had inside Kubernetes.
 	ebsInTree = "kubernetes.io/aws-ebs"
-	// bindCompleted is the annotation of a claim whose binding is done.
+	// bindCompleted is the annotation of a claim with a binding that is done.
 	bindCompleted = "pv.kubernetes.io/bind-completed"
-	// selectedNode is the annotation of a claim whose volume a provisioner is to make for a pod on that node.
+	// selectedNode is the annotation of a claim with a volume that a provisioner is to make for a pod on that node.
 	selectedNode = "volume.kubernetes.io/selected-node"
-	// noProvisioner is the provisioner of storage classes whose volumes exist before their claims.
+	// noProvisioner is the provisioner of storage classes with volumes that exist before their claims.
 	noProvisioner = "kubernetes.io/no-provisioner"
 	// maxChoices bounds the combinations of topologies of one pod's volumes. Eight volumes with two zones each have 256
 	// before those that exclude each other are dropped.

@@ -36,7 +36,7 @@ func (s Style) all(list []rejection.Label) string {
 
 func all(list []string) string { return strings.Join(list, ", ") }
 
-// labels is why no node has labels.
+// labels returns why no node has labels.
 func (s Style) labels(l *rejection.Labels) Clause {
 	switch {
 	case l.Cause == rejection.EmptyTerms:
@@ -59,7 +59,7 @@ func (s Style) labels(l *rejection.Labels) Clause {
 	return required(l, s.demand(l))
 }
 
-// required is who requires what.
+// required returns who requires what.
 func required(l *rejection.Labels, what string) Clause {
 	switch {
 	case l.By == rejection.ByPod:
@@ -70,7 +70,7 @@ func required(l *rejection.Labels, what string) Clause {
 	return clause(None, "a volume can only be used in %s", what)
 }
 
-// demand is what pods or volumes require, and why no node has it.
+// demand returns what pods or volumes require, and why no node has it.
 func (s Style) demand(l *rejection.Labels) string {
 	switch what := s.all(l.Required); l.Cause {
 	case rejection.NewNodeName:

@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
 
-// podGroup is why the pods of a group get no nodes.
+// podGroup returns why the pods of a group get no nodes.
 func (s Style) podGroup(g *rejection.GroupOfPods) Clause {
 	switch g.Cause {
 	case rejection.GroupHeld:

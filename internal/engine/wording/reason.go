@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
 
-// Subject is what a clause begins with.
+// Subject describes what a clause begins with.
 type Subject int
 
 // The subjects. OfPool, It and Its are the pool, too, and a Field is one of its.
@@ -79,7 +79,7 @@ func (s Style) Reason(r rejection.Reason) string {
 	return text
 }
 
-// Style is how sentences name labels.
+// Style describes how sentences name labels.
 type Style bool
 
 // The styles: by their keys, or the well-known ones by the words that people use.

@@ -82,7 +82,7 @@ func minValues(list []rejection.MinValue) Clause {
 	return clause(None, "too few instance types are left to choose from: %s", all(parts))
 }
 
-// offerings is why what fits cannot be launched now.
+// offerings returns why what fits cannot be launched now.
 func offerings(o *rejection.Offerings) Clause {
 	if o.Unpriced {
 		const remedy = ", and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)"

@@ -78,7 +78,7 @@ func selector(c *rejection.Constraint) string {
 	return c.Selector
 }
 
-// followed is where the pods are that others must follow.
+// followed returns where the pods are that others must follow.
 func followed(c *rejection.Constraint) string {
 	const others = ", and the nodes that have some do not take the pod"
 	switch {
@@ -94,7 +94,7 @@ func followed(c *rejection.Constraint) string {
 	return ": there are none"
 }
 
-// apart is where the pods are that others keep away from; empty if there are none.
+// apart returns where the pods are that others keep away from; empty if there are none.
 func apart(c *rejection.Constraint, lead string) string {
 	if len(c.Pods.First) == 0 {
 		return ""

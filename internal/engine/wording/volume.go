@@ -6,7 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
 
-// volume is why a volume claim cannot be used.
+// volume returns why a volume claim cannot be used.
 func volume(v *rejection.VolumeClaim) Clause {
 	return clause(None, "volume claim %q %s", v.Name, volumeCause(v))
 }
@@ -63,7 +63,7 @@ func classCause(v *rejection.VolumeClaim) string {
 	return fmt.Sprintf("is of storage class %q; its allowed topologies are over %q, a label that nodes of this cloud do not have", v.Class, v.Label)
 }
 
-// devices is why no node has devices for the pod's claims.
+// devices returns why no node has devices for the pod's claims.
 func devices(d *rejection.ResourceClaims) Clause {
 	switch d.Cause {
 	case rejection.NoTypeHasDevices:
@@ -80,7 +80,7 @@ func devices(d *rejection.ResourceClaims) Clause {
 	return Clause{Text: d.Error}
 }
 
-// missing is what no node of the pool has of what the pod needs.
+// missing returns what no node of the pool has of what the pod needs.
 func missing(m *rejection.Missing) Clause {
 	switch {
 	case m.Feature != "":

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// MaxListed is how many items a list of a message has. An event holds 1,024 characters.
+// MaxListed limits how many items a list of a message has. An event holds 1,024 characters.
 const MaxListed = 6
 
 // List joins the first few words of a list.

@@ -55,7 +55,7 @@ func TestEqualBenchmarksMakeEqualManifests(t *testing.T) {
 	}
 }
 
-// share is how many of the pods satisfy a condition, of 1.
+// share returns how many of the pods satisfy a condition, of 1.
 func share(pods []*corev1.Pod, condition func(*corev1.Pod) bool) float64 {
 	n := 0
 	for _, p := range pods {

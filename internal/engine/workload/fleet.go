@@ -67,7 +67,7 @@ func Node(name string, pool *karpv1.NodePool, it *catalog.InstanceType, o catalo
 	}
 }
 
-// freeRoom is what a node has left: millicores, bytes and pods.
+// freeRoom describes what a node has left: millicores, bytes and pods.
 type freeRoom struct{ cpu, memory, pods int64 }
 
 // fill places deployments wherever there is room, until their pods request most millicores; mean is about the request

@@ -35,9 +35,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// Problem is what a division depends on. All fields but Whole are required.
+// Problem describes what a division depends on. All fields but Whole are required.
 type Problem struct {
-	// Classes are those with pods, in the order of the queue.
+	// Classes are the classes with pods, in the order of the queue.
 	Classes []*podclass.Class
 	// Whole are groups that are not to be divided.
 	Whole map[*topology.Group]bool
@@ -66,7 +66,7 @@ type Division struct {
 	prices map[string]float64
 }
 
-// member is a constraint class whose pods are divided.
+// member is a constraint class with pods that are divided.
 type member struct {
 	k      *podclass.Constraints
 	groups []*counts

@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/zonedivision"
 )
 
-// fixture is the problem of dividing pods over z1, z2 and z3, where a pod with one CPU costs as much as prices say.
+// fixture is the problem of dividing pods over z1, z2 and z3, where a pod with one CPU costs as much as prices state.
 type fixture struct {
 	zonedivision.Problem
 	pods []*podclass.Class // of each pod
@@ -81,7 +81,7 @@ func newFixture(t *testing.T, prices [3]float64, pods ...*corev1.Pod) *fixture {
 	return f
 }
 
-// perZone is how many pods each zone gets; "" is for those that stay together. Pods must run in the zone that they get.
+// perZone returns how many pods each zone gets; "" is for those that stay together. Pods must run in the zone that they get.
 func (f *fixture) perZone(t *testing.T) map[string]int {
 	t.Helper()
 	out := map[string]int{}

@@ -19,31 +19,31 @@ import (
 const Unlimited = -1
 
 const (
-	// Horizon is how far ahead budgets are evaluated: a day has the windows that an operator plans for.
+	// Horizon sets how far ahead budgets are evaluated: a day has the windows that an operator plans for.
 	Horizon = 24 * time.Hour
-	// margin is how much more is evaluated on both sides, so that a window that reaches beyond the horizon has its own
+	// margin sets how much more is evaluated on both sides, so that a window that reaches beyond the horizon has its own
 	// bounds: two days show those of a weekend.
 	margin = 48 * time.Hour
 )
 
 // Span is a time in which the budgets of a pool allow the same number of nodes at once.
 type Span struct {
-	// From is included, To is not. Both are in UTC, and at most two days outside the day that was asked for.
+	// From is included, To is not. Both are in UTC, and at most two days outside the day that was requested.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Allowed is how many nodes; Unlimited without a bound.
+	// Allowed counts how many nodes; Unlimited without a bound.
 	Allowed int `json:"allowed"`
 	// Budget is the index in spec.disruption.budgets of the budget that allows least; -1 if there is none.
 	Budget int `json:"budget"`
 }
 
-// Schedule is what budgets allow for some reasons over the day after an instant.
+// Schedule describes what budgets allow for some reasons over the day after an instant.
 type Schedule struct {
 	Reasons []karpv1.DisruptionReason `json:"reasons"`
 	// Now is the Span of the instant.
 	Now   Span   `json:"now"`
 	Spans []Span `json:"spans"`
-	// Text says the same in words.
+	// Text states the same in words.
 	Text string `json:"text"`
 }
 
@@ -81,7 +81,7 @@ func For(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, now t
 	return nil
 }
 
-// Opens is when more than n nodes are allowed next, within the spans; false if never.
+// Opens returns when more than n nodes are allowed next, within the spans; false if never.
 func (s *Schedule) Opens(n int, now time.Time) (time.Time, bool) {
 	for _, span := range s.Spans {
 		if span.From.After(now) && (span.Allowed == Unlimited || span.Allowed > n) {
@@ -121,7 +121,7 @@ func of(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, now ti
 	return slices.DeleteFunc(all, func(s Span) bool { return !s.To.After(now) || !s.From.Before(now.Add(Horizon)) })
 }
 
-// evaluate is what holds at an instant, by the engine, and the budget that is the reason.
+// evaluate returns what holds at an instant, by the engine, and the budget that is the reason.
 func evaluate(pool *karpv1.NodePool, nodes int, reason karpv1.DisruptionReason, at time.Time) Span {
 	allowed, err := disrupt.Allowed(pool, nodes, reason, at)
 	if err != nil || allowed == disrupt.Unlimited {

@@ -64,7 +64,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// At every minute of the day the spans say what the engine says.
+// At every minute of the day the spans state what the engine states.
 func TestSpansAgreeWithTheEngine(t *testing.T) {
 	p := pool(
 		karpv1.Budget{Nodes: "20%"}, window("0", "*/7 8-17 * * 1-5", 3*time.Minute), window("1", "30 21 * * *", 9*time.Hour),

@@ -1,5 +1,5 @@
 // Package drifted finds out which field a node drifted by: what its NodeClaim was launched with, and what its NodePool
-// and node class say now.
+// and node class state now.
 package drifted
 
 import (
@@ -32,12 +32,12 @@ const (
 	capacityReservation = "CapacityReservationDrift"
 )
 
-// Drift is how a node differs from what its pool would launch now.
+// Drift describes how a node differs from what its pool would launch now.
 type Drift struct {
 	// Reason is that of the condition Drifted.
 	Reason string  `json:"reason"`
 	Fields []Field `json:"fields"`
-	// Since is when the claim was marked; nil if it is not marked yet.
+	// Since is the time when the claim was marked; nil if it is not marked yet.
 	Since *time.Time `json:"since,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type Field struct {
 	// Object is like NodePool/general.
 	Object string `json:"object"`
 	Field  string `json:"field"`
-	// Old is what the node has, New what the object says now; empty where there is none, or where no object has it.
+	// Old holds what the node has, New what the object states now; empty where there is none, or where no object has it.
 	Old string `json:"old"`
 	New string `json:"new"`
 }
@@ -117,7 +117,7 @@ func poolOf(v *inspect.View, claim *karpv1.NodeClaim) *karpv1.NodePool {
 	return nil
 }
 
-// Fields are what explains a reason of the condition Drifted, as far as the objects show it.
+// Fields returns what explains a reason of the condition Drifted, as far as the objects show it.
 func (c Comparison) Fields(reason string) []Field {
 	switch reason {
 	case disrupt.NodePoolDrifted:
@@ -173,7 +173,7 @@ func ofClass(claim *karpv1.NodeClaim, object string, class *awsv1.EC2NodeClass, 
 	return nil
 }
 
-// requirements are those of the pool that the labels of the claim do not satisfy.
+// requirements returns those of the pool that the labels of the claim do not satisfy.
 func requirements(labels requirement.Labels, claim *karpv1.NodeClaim, pool *karpv1.NodePool) []Field {
 	var out []Field
 	for i, q := range pool.Spec.Template.Spec.Requirements {

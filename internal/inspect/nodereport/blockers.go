@@ -26,13 +26,13 @@ type Blocker struct {
 	// Object is like PodDisruptionBudget/shop/web, Field a path in it; empty where nothing of one object keeps the node.
 	Object string `json:"object"`
 	Field  string `json:"field"`
-	// Message is why.
+	// Message states why.
 	Message string `json:"message"`
-	// Change is what would lift it; empty where only time or prices do.
+	// Change holds what would lift it; empty where only time or prices do.
 	Change string `json:"change"`
-	// Until is when it ends by itself; nil if that is not known.
+	// Until is the time when it finishes by itself; nil if that is not known.
 	Until *time.Time `json:"until,omitempty"`
-	// Saving is true if Message already says what is saved or not.
+	// Saving is true if Message already states what is saved or not.
 	Saving bool `json:"-"`
 }
 
@@ -73,7 +73,7 @@ func (b *builder) unnamed() []Blocker {
 	return nil
 }
 
-// nodeBlocks are those of the node itself.
+// nodeBlocks returns those of the node itself.
 func (b *builder) nodeBlocks() []Blocker {
 	n, object := b.n, "Node/"+b.n.Name
 	out := []Blocker{}
@@ -243,7 +243,7 @@ func exhausted(pdb *policyv1.PodDisruptionBudget, pods []*corev1.Pod) Blocker {
 	return out
 }
 
-// allowOne is what makes a budget that its healthy pods just meet allow one of them to go.
+// allowOne returns what makes a budget that its healthy pods just meet allow one of them to go.
 func allowOne(pdb *policyv1.PodDisruptionBudget, field string) string {
 	s, loosen := pdb.Status, "let "+field+" allow one to go"
 	missing := missingReplicas(pdb)
@@ -258,7 +258,7 @@ func allowOne(pdb *policyv1.PodDisruptionBudget, field string) string {
 	return fmt.Sprintf("run %d more replicas, or %s", missing, loosen)
 }
 
-// missingReplicas is how many more replicas a budget needs to allow one eviction while all are healthy, as the disruption controller
+// missingReplicas returns how many more replicas a budget needs to allow one eviction while all are healthy, as the disruption controller
 // rounds; 0 if no number of them helps.
 func missingReplicas(pdb *policyv1.PodDisruptionBudget) int {
 	const most = 100 // a share below 100 % allows one of so many
@@ -408,7 +408,7 @@ func (b *builder) budget(reason karpv1.DisruptionReason, a disrupt.Allowance) Bl
 	return out
 }
 
-// consolidation is why a node stays that nothing protects: what the engine found, with the numbers of the simulation.
+// consolidation returns why a node stays that nothing protects: what the engine found, with the numbers of the simulation.
 func (b *builder) consolidation(why string) Blocker {
 	out := Blocker{Code: reasonConsolidation, Saving: true}
 	m := b.alone
@@ -447,7 +447,7 @@ func (b *builder) consolidation(why string) Blocker {
 // notReached reports whether the search stopped before it came to the node.
 func (b *builder) notReached() bool { return b.Stopped() && b.Kept(b.n) == "" }
 
-// unexamined is why the search did not come to a node that nothing protects, or why the removal of the node alone is refused.
+// unexamined returns why the search did not come to a node that nothing protects, or why the removal of the node alone is refused.
 func (b *builder) unexamined() string {
 	if b.Stopped() {
 		if m := b.alone; m != nil && !m.Accepted && m.Why != "" {

@@ -29,7 +29,7 @@ type builder struct {
 	node  *corev1.Node      // nil until one has joined
 	pool  *karpv1.NodePool  // nil if there is none
 	// alone is the removal of the node when nothing protects it, unprotected the snapshot for it, and freed the same as a
-	// Problem; nil if that says nothing.
+	// Problem; nil if that states nothing.
 	alone       *Removal
 	unprotected *snapshot.Snapshot
 	freed       *schedule.Problem
@@ -41,7 +41,7 @@ func newBuilder(d *Decisions, index int) *builder {
 	n := &d.Snapshot.Nodes[index]
 	by := d.index()
 	b := &builder{Decisions: d, index: index, n: n, claim: by.claims[n.Claim], pool: d.Pool(n.Pool)}
-	switch { // before its registration only the provider ID tells
+	switch { // before its registration only the provider ID reports
 	case b.claim == nil || n.Registered:
 		b.node = by.nodes[n.Name]
 	case b.claim.Status.ProviderID != "":
@@ -125,7 +125,7 @@ func (b *builder) price() float64 {
 	return price
 }
 
-// use is how much of a node its pods request.
+// use returns how much of a node its pods request.
 func use(n *snapshot.Node) []Use {
 	sum := corev1.ResourceList{}
 	for _, p := range n.Pods {
@@ -150,7 +150,7 @@ func use(n *snapshot.Node) []Use {
 	return out
 }
 
-// pods are those of the node, with what matters when it goes.
+// pods returns those of the node, with what matters when it goes.
 func (b *builder) pods() []Pod {
 	out := []Pod{}
 	for _, p := range b.n.Pods {
@@ -160,7 +160,7 @@ func (b *builder) pods() []Pod {
 	return out
 }
 
-// podNote is what is special about a pod when its node goes, and whether its owner may not expect it.
+// podNote returns what is special about a pod when its node goes, and whether its owner may not expect it.
 func podNote(p *corev1.Pod, now time.Time) (note string, warns bool) {
 	protection, _ := snapshot.DoNotDisrupt(p, now)
 	switch {
@@ -242,7 +242,7 @@ func (b *builder) because(reason string) string {
 	return " because of " + reason
 }
 
-// replacements says which claims are not initialized yet.
+// replacements states which claims are not initialized yet.
 func (b *builder) replacements(names []string) string {
 	var waiting []string
 	for _, name := range names {
@@ -259,7 +259,7 @@ func (b *builder) replacements(names []string) string {
 	return fmt.Sprintf("nodeclaim %s and %d more are", waiting[0], len(waiting)-1)
 }
 
-// drain is what a node that is being removed waits for.
+// drain returns what a node that is being removed waits for.
 func (b *builder) drain() string {
 	left, first := 0, ""
 	for _, p := range b.n.Pods {
@@ -368,7 +368,7 @@ func (b *builder) drifts(r *Report) (Verdict, bool) {
 	return Verdict{Goes, string(karpv1.DisruptionDrifted), text}, true
 }
 
-// irreplaceable is why the engine does not replace a drifted node that the budgets allow to go; empty if it does.
+// irreplaceable returns why the engine does not replace a drifted node that the budgets allow to go; empty if it does.
 func (b *builder) irreplaceable(c *disrupt.Candidate) string {
 	if b.pool.Spec.Replicas != nil {
 		return ""

@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
 
-// Decisions are what the engine decides about all nodes of a view: what it would remove now, and why it keeps the rest.
-// They cost one plan; and one pass of consolidation, once they are asked for a node that nothing protects.
+// Decisions describes what the engine decides about all nodes of a view: what it would remove now, and why it keeps the rest.
+// They cost one plan; and one pass of consolidation, once they are requested a node that nothing protects.
 type Decisions struct {
 	*inspect.View
 	// Classified are the nodes of the snapshot: candidates for removal, and those that something protects.
@@ -35,13 +35,13 @@ type Decisions struct {
 	// problem is that of the snapshot, compiling while it is made. To compile it takes most of the time of a report.
 	problem   *schedule.Problem
 	compiling *parallel.Future[*schedule.Problem]
-	// driftRank is how many drifted nodes of its pool come before a node; made on first use.
+	// driftRank counts how many drifted nodes of its pool come before a node; made on first use.
 	driftRank map[*snapshot.Node]int
 	// byName finds objects; made on first use.
 	byName *index
-	// fleets are what the soaks of new nodes have shown, by pool; made on first use.
+	// fleets holds what the soaks of new nodes have shown, by pool; made on first use.
 	fleets map[string]breaker.Fleet
-	// priced is what nodes cost; made on first use.
+	// priced holds what nodes cost; made on first use.
 	priced *fleet.Prices
 }
 
@@ -66,17 +66,17 @@ func Decide(v *inspect.View) *Decisions {
 	return d
 }
 
-// Known is what is known of the nodes of a view without a plan. It costs little.
+// Known describes what is known of the nodes of a view without a plan. It costs little.
 type Known struct{ decisions *Decisions }
 
-// KnownOf is what is known of a view.
+// KnownOf returns what is known of a view.
 func KnownOf(v *inspect.View) *Known {
 	return &Known{&Decisions{
 		View: v, pdbs: snapshot.Budgets(v.Snapshot.PDBs), allowances: map[karpv1.DisruptionReason][]disrupt.Allowance{},
 	}}
 }
 
-// Allowance is what the budgets of a pool allow for a reason now.
+// Allowance returns what the budgets of a pool allow for a reason now.
 func (k *Known) Allowance(pool string, reason karpv1.DisruptionReason) disrupt.Allowance {
 	return k.decisions.Allowance(pool, reason)
 }
@@ -140,7 +140,7 @@ func (d *Decisions) Command(n *snapshot.Node) *disrupt.Command {
 	return d.consolidation().command[n.Name]
 }
 
-// Kept is why consolidation keeps a node, in the engine's words; empty if it does not, or has not come to it.
+// Kept returns why consolidation keeps a node, in the engine's words; empty if it does not, or has not come to it.
 func (d *Decisions) Kept(n *snapshot.Node) string {
 	if why, blocked := d.blocked[n]; blocked {
 		return why
@@ -148,7 +148,7 @@ func (d *Decisions) Kept(n *snapshot.Node) string {
 	return d.consolidation().kept[n.Name]
 }
 
-// driftSimulations is how many drifted nodes of a pool a limited search simulates, those first that are replaced first: 1 to
+// driftSimulations sets how many drifted nodes of a pool a limited search simulates, those first that are replaced first: 1 to
 // 3 s of CPU time, measured at 20 to 55 ms each among 2,000 nodes.
 const driftSimulations = 50
 
@@ -168,7 +168,7 @@ func (d *Decisions) Pool(name string) *karpv1.NodePool {
 	return nil
 }
 
-// Allowance is what the budgets of a pool allow for a reason now.
+// Allowance returns what the budgets of a pool allow for a reason now.
 func (d *Decisions) Allowance(pool string, reason karpv1.DisruptionReason) disrupt.Allowance {
 	all := d.allowed(reason)
 	if i := slices.IndexFunc(all, func(a disrupt.Allowance) bool { return a.Pool.Name == pool }); i >= 0 {
@@ -177,7 +177,7 @@ func (d *Decisions) Allowance(pool string, reason karpv1.DisruptionReason) disru
 	return disrupt.Allowance{}
 }
 
-// allowed is what the budgets of all pools allow for a reason now.
+// allowed returns what the budgets of all pools allow for a reason now.
 func (d *Decisions) allowed(reason karpv1.DisruptionReason) []disrupt.Allowance {
 	all, known := d.allowances[reason]
 	if !known {
@@ -187,7 +187,7 @@ func (d *Decisions) allowed(reason karpv1.DisruptionReason) []disrupt.Allowance 
 	return all
 }
 
-// ahead is how many drifted nodes of its pool are replaced before a node.
+// ahead returns how many drifted nodes of its pool are replaced before a node.
 func (d *Decisions) ahead(n *snapshot.Node) int {
 	if d.driftRank == nil {
 		d.driftRank = map[*snapshot.Node]int{}

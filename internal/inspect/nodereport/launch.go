@@ -19,23 +19,23 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Launch is why a node was launched as what it is, by the prices of today.
+// Launch states why a node was launched as what it is, by the prices of today.
 type Launch struct {
 	// Reason is a sentence.
 	Reason string `json:"reason"`
-	// Pods are those that it was launched for and that still exist, Gone is how many do not.
+	// Pods are the pods that it was launched for and that still exist, Gone is how many do not.
 	Pods []string `json:"pods"`
 	Gone int      `json:"gone"`
 	// Replaces are the NodeClaims that it was launched to replace.
 	Replaces []string `json:"replaces"`
-	// Requests is what its pods requested then, with daemon pods; Types is how many instance types it could become.
+	// Requests holds what its pods requested then, with daemon pods; Types is how many instance types it could become.
 	Requests string `json:"requests"`
 	Types    int    `json:"types"`
 	// Alternatives are the cheapest offerings on which the engine would put the pods that are here now, all on one node.
 	Alternatives []NewNode `json:"alternatives"`
-	// Split is how many new nodes would hold the pods for least; 1 if one is cheapest, 0 if it is not known.
+	// Split counts how many new nodes would hold the pods for least; 1 if one is cheapest, 0 if it is not known.
 	Split int `json:"split"`
-	// Excluded are the dearest of the types that cost less, and the rule by which they are excluded; Rules counts all.
+	// Excluded are the most expensive of the types that cost less, and the rule by which they are excluded; Rules counts all.
 	Excluded []Excluded `json:"excluded"`
 	Rules    []Rule     `json:"rules"`
 }
@@ -48,16 +48,16 @@ type Excluded struct {
 	Rule       string  `json:"rule"`
 }
 
-// Rule is how many cheaper types a rule excludes.
+// Rule counts how many cheaper types a rule excludes.
 type Rule struct {
 	Rule  string `json:"rule"`
 	Types int    `json:"types"`
 }
 
-// listed is how many alternatives and excluded types a report lists.
+// listed sets how many alternatives and excluded types a report lists.
 const listed = 5
 
-// launch is what is known of the launch.
+// launch returns what is known of the launch.
 func (b *builder) launch() *Launch {
 	out := &Launch{Replaces: slices.Clone(b.claim.Replaces()), Alternatives: []NewNode{}, Excluded: []Excluded{}, Rules: []Rule{}}
 	if out.Replaces == nil {
@@ -98,7 +98,7 @@ func amounts(list corev1.ResourceList) string {
 	return strings.Join(parts, ", ")
 }
 
-// alternatives asks the engine what it would launch for the pods of the node alone, and looks up what excludes the
+// alternatives queries the engine what it would launch for the pods of the node alone, and looks up what excludes the
 // cheaper types.
 func (b *builder) alternatives(r *Report) {
 	if b.unprotected == nil || len(r.Removal.Pods) == 0 || r.Launch == nil {
@@ -177,7 +177,7 @@ func (r *rules) cheapest(it *catalog.InstanceType) (float64, bool) {
 	return best, !math.IsInf(best, 1)
 }
 
-// rules are what a type must satisfy to stand in for a node.
+// rules describes what a type must satisfy to stand in for a node.
 type rules struct {
 	pool     string
 	poolReqs requirement.Set
@@ -242,7 +242,7 @@ func (r *rules) first(it *catalog.InstanceType, own float64) (rule, kind string)
 	return r.unavailable(it), "not available where it is allowed"
 }
 
-// unavailable is why none of the offerings that are admitted can be launched now.
+// unavailable returns why none of the offerings that are admitted can be launched now.
 func (r *rules) unavailable(it *catalog.InstanceType) string {
 	why := map[string]bool{}
 	for i := range it.Offerings {

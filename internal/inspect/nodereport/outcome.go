@@ -8,14 +8,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
 )
 
-// Outcome is what happens to a node, without a simulation of its own: cheap enough for all nodes of a pool.
+// Outcome describes what happens to a node, without a simulation of its own: cheap enough for all nodes of a pool.
 type Outcome struct {
 	State State
 	// Reason is a DisruptionReason, or that of a Verdict.
 	Reason string
 	// Why is in words; Class is the same for nodes that stay for the same reason, whatever objects are in the way.
 	Why, Class string
-	// Price and Saves are in $/h. Saves is what the whole command saves, which removes Together nodes.
+	// Price and Saves are in $/h. Saves holds what the whole command saves, which removes Together nodes.
 	Price, Saves float64
 	Together     int
 	// Unexamined is true if the search stopped before it came to the node.
@@ -76,7 +76,7 @@ func (b *builder) outcome() Outcome {
 	return out
 }
 
-// general is why a node stays, in words that hold for others with the same reason.
+// general returns why a node stays, in words that hold for others with the same reason.
 func (b *builder) general(v Verdict, r *Report) string {
 	if v.State != Stays || len(r.Blockers) == 0 || slices.Contains([]string{reasonLater, reasonPaused, reasonWaits}, v.Reason) {
 		return v.Text

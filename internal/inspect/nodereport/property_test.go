@@ -86,7 +86,7 @@ func removed(v *inspect.View) map[string]karpv1.DisruptionReason {
 	return out
 }
 
-// A node of which the report says that it stays is in no command, and one that goes is in one, unless drift or its age is
+// A node of which the report states that it stays is in no command, and one that goes is in one, unless drift or its age is
 // the reason. A node with nothing that blocks it is a candidate of the engine, and the reverse.
 func TestVerdictsAgreeWithTheEngine(t *testing.T) {
 	stays, goes := 0, 0

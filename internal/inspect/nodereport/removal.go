@@ -21,16 +21,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// Removal is what would become of the pods of a node if it were removed now, whatever protects it.
+// Removal describes what would become of the pods of a node if it were removed now, whatever protects it.
 type Removal struct {
-	// Blocks is why its pods cannot all run elsewhere; empty if they can.
+	// Blocks states why its pods cannot all run elsewhere; empty if they can.
 	Blocks string `json:"blocks"`
 	// WithoutNode names these pods, each with its reason; empty if they wait for something else.
 	WithoutNode string `json:"-"`
-	// Accepted is true if consolidation would remove the node if nothing protected it; Why says why not.
+	// Accepted is true if consolidation would remove the node if nothing protected it; Why states why not.
 	Accepted bool   `json:"accepted"`
 	Why      string `json:"why"`
-	// HourlySavings is what the removal saves, in $/h; negative if it costs more.
+	// HourlySavings holds what the removal saves, in $/h; negative if it costs more.
 	HourlySavings float64   `json:"hourlySavings"`
 	Launches      []NewNode `json:"launches"`
 	Pods          []Move    `json:"pods"`
@@ -46,20 +46,20 @@ type NewNode struct {
 	HourlyCost float64 `json:"hourlyCost"`
 }
 
-// Move is where a pod would run.
+// Move states where a pod would run.
 type Move struct {
 	Pod string `json:"pod"`
 	// Node is the existing node that takes it, or the instance type of the new one; empty if the pod goes nowhere.
 	Node string `json:"node"`
 	// New is true for a node that would be launched.
 	New bool `json:"new"`
-	// Why is set if it does not move: it ends with the node, or fits nowhere.
+	// Why is set if it does not move: it finishes with the node, or fits nowhere.
 	Why string `json:"why"`
 	// Nowhere is true if no node has room for it.
 	Nowhere bool `json:"-"`
 }
 
-// cost is what the launches cost, in $/h, and their names.
+// cost returns what the launches cost, in $/h, and their names.
 func (m *Removal) cost() (float64, string) {
 	sum := 0.0
 	names := make([]string, 0, len(m.Launches))
@@ -122,7 +122,7 @@ func consolidating(pool *karpv1.NodePool) *karpv1.NodePool {
 	return &out
 }
 
-// removal simulates the removal of the node alone. It is nil for a node without a pool, since nothing could be said of its
+// removal simulates the removal of the node alone. It is nil for a node without a pool, since nothing could be stated of its
 // price, for one of a static pool, which launches another in its place, and for one without pods that pending pods will get.
 func (b *builder) removal() *Removal {
 	if b.pool == nil || b.pool.Spec.Replicas != nil || b.n.Unplannable != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
 )
 
-// State is what happens to a node.
+// State describes what happens to a node.
 type State string
 
 // The states of a node.
@@ -35,7 +35,7 @@ const (
 
 // Report explains a node. Prices are in $/h.
 type Report struct {
-	// Kind is Node or NodeClaim, whichever was asked for.
+	// Kind is Node or NodeClaim, whichever was requested.
 	Kind    string  `json:"kind"`
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
@@ -59,29 +59,29 @@ type Report struct {
 	// Blockers keep the node, the first that the engine meets first.
 	Blockers []Blocker      `json:"blockers"`
 	Drift    *drifted.Drift `json:"drift,omitempty"`
-	// Removal is what would become of its pods; nil for a node that is not managed, on its way, of a static pool, or still empty
+	// Removal holds what would become of its pods; nil for a node that is not managed, in flight, of a static pool, or still empty
 	// and meant for pending pods.
 	Removal *Removal `json:"removal,omitempty"`
 	Pods    []Pod    `json:"pods"`
 	// Computing is true for a report of what is known without a plan. Its Verdict has no state then, its Blockers are those of the node and
 	// its pods, and Removal is nil.
 	Computing bool `json:"computing,omitempty"`
-	// Prices are where prices come from, Now when the cluster was read.
+	// Prices states where prices come from, Now when the cluster was read.
 	Prices string    `json:"prices"`
 	Now    time.Time `json:"now"`
-	// PricesProblem is why prices are not those that were asked for, or not all of them.
+	// PricesProblem states why prices are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
 }
 
 // Verdict is the answer in one sentence.
 type Verdict struct {
 	State State `json:"state"`
-	// Reason is why it goes: a DisruptionReason, Expired, or what has begun; or the Reason of the first blocker.
+	// Reason states why it goes: a DisruptionReason, Expired, or what has begun; or the Reason of the first blocker.
 	Reason string `json:"reason"`
 	Text   string `json:"text"`
 }
 
-// Use is how much of a resource the pods of a node request.
+// Use states how much of a resource the pods of a node request.
 type Use struct {
 	Resource    string `json:"resource"`
 	Requested   string `json:"requested"`
@@ -93,7 +93,7 @@ type Use struct {
 // Pod is a pod on a node.
 type Pod struct {
 	Name string `json:"name"`
-	// Note says what is special about it when its node goes; empty for most.
+	// Note states what is special about it when its node goes; empty for most.
 	Note string `json:"note"`
 	// Warns is true if the note is about what its owner may not expect.
 	Warns bool `json:"-"`
@@ -105,7 +105,7 @@ func OfNode(v *inspect.View, name string) (*Report, error) { return Decide(v).Of
 // OfNode explains the node of a name. Several of the same decisions share their plan and their pass of consolidation.
 func (d *Decisions) OfNode(name string) (*Report, error) { return d.ofNode(name, (*builder).report) }
 
-// OfNode is what is known of the node of a name.
+// OfNode returns what is known of the node of a name.
 func (k *Known) OfNode(name string) (*Report, error) {
 	return k.decisions.ofNode(name, (*builder).known)
 }
@@ -138,7 +138,7 @@ func OfClaim(v *inspect.View, name string) (*Report, error) { return Decide(v).O
 // OfClaim explains the node of a NodeClaim.
 func (d *Decisions) OfClaim(name string) (*Report, error) { return d.ofClaim(name, (*builder).report) }
 
-// OfClaim is what is known of the node of a NodeClaim.
+// OfClaim returns what is known of the node of a NodeClaim.
 func (k *Known) OfClaim(name string) (*Report, error) {
 	return k.decisions.ofClaim(name, (*builder).known)
 }

@@ -265,7 +265,7 @@ func TestSituations(t *testing.T) {
 	}
 }
 
-// A PodDisruptionBudget with unhealthy pods asks for healthy pods, not for more of them.
+// A PodDisruptionBudget with unhealthy pods requests healthy pods, not for more of them.
 func TestUnhealthyPodsOfABudget(t *testing.T) {
 	w := lone()
 	w.addPDB("web")
@@ -296,7 +296,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// A search that stopped before it came to the node says so in the verdict, with what the node's removal alone would save; and
+// A search that stopped before it came to the node reports it in the verdict, with what the node's removal alone would save; and
 // a node that something protects needs no search.
 func TestALimitedSearchSaysThatItStopped(t *testing.T) {
 	w := lone()

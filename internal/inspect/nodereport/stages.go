@@ -21,7 +21,7 @@ type Stage struct {
 	// Done is true once the step is complete, since At.
 	Done bool       `json:"done"`
 	At   *time.Time `json:"at,omitempty"`
-	// Message is what its condition says; empty for most that are done.
+	// Message holds what its condition states; empty for most that are done.
 	Message string `json:"message"`
 }
 
@@ -105,7 +105,7 @@ func (b *builder) instance() string {
 	return cmp.Or(id[strings.LastIndex(id, "/")+1:], "of unknown ID")
 }
 
-// finding is what a condition, or the pool, says about a start that is late.
+// finding returns what a condition, or the pool, states about a start that is late.
 func (b *builder) finding(c metav1.Condition) string {
 	if c.Message != "" && c.Reason != condition.ReasonAwaitingReconciliation {
 		return ": " + words(c)

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// podsShown is how many lines the list of pods has at most: more are counted.
+// podsShown sets how many lines the list of pods has at most: more are counted.
 const podsShown = 12
 
 // Text prints the report, folded at width columns; 0 folds nothing, and lists all pods.
@@ -178,7 +178,7 @@ func (l *Launch) today(p *report.Page) {
 	}
 }
 
-// nearest says how many of the types are listed; empty if all are.
+// nearest states how many of the types are listed; empty if all are.
 func nearest(n int, rules []Rule) string {
 	all := 0
 	for _, r := range rules {
@@ -227,7 +227,7 @@ func (r *Report) remaining(p *report.Page) {
 	r.notes(p)
 }
 
-// saved is what the removal saves or costs.
+// saved returns what the removal saves or costs.
 func (m *Removal) saved() string {
 	const cent = 0.00005 // what prices are rounded to
 	switch {

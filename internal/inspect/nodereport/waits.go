@@ -33,7 +33,7 @@ func (b *builder) waits(reason karpv1.DisruptionReason, replaced bool, because s
 	return Verdict{}, false
 }
 
-// paused is why nodes of the pool are not replaced for a reason now; empty if they are.
+// paused returns why nodes of the pool are not replaced for a reason now; empty if they are.
 func (b *builder) paused(reason karpv1.DisruptionReason) string {
 	if b.pool == nil {
 		return ""
@@ -45,7 +45,7 @@ func (b *builder) paused(reason karpv1.DisruptionReason) string {
 	})
 }
 
-// kept is why the node stays although it has expired; empty if it does not.
+// kept returns why the node stays although it has expired; empty if it does not.
 func (b *builder) kept() string {
 	if b.pool == nil {
 		return ""
@@ -58,7 +58,7 @@ func (b *builder) kept() string {
 	return book.SoakMessage(b.pool.Name, b.pool.Spec.Template.Spec.NodeClassRef.Name)
 }
 
-// fleet is what the soaks of the pool's nodes have shown.
+// fleet returns what the soaks of the pool's nodes have shown.
 func (b *builder) fleet() breaker.Fleet {
 	if known, ok := b.fleets[b.pool.Name]; ok {
 		return known
@@ -84,7 +84,7 @@ func (b *builder) fleet() breaker.Fleet {
 	return out
 }
 
-// manyPending is why no pass looks for nodes to remove for a reason now; empty if passes do.
+// manyPending returns why no pass looks for nodes to remove for a reason now; empty if passes do.
 func (b *builder) manyPending(reason karpv1.DisruptionReason) string {
 	since, manyPending := disrupt.ManyPendingSince(b.Snapshot)
 	if !manyPending {

@@ -51,7 +51,7 @@ func (w *world) newNodesFail(t *testing.T) {
 		claim.Status.ImageID = "ami-new"
 		condition.SetTrue(claim, karpv1.ConditionInitialized, now.Add(-4*time.Minute))
 		fault := breaker.Health{Fault: "Ready is Unknown (NodeStatusUnknown)", Since: now.Add(-3 * time.Minute)}
-		verdicts = append(verdicts, breaker.Judge(claim, fault, now))
+		verdicts = append(verdicts, breaker.Windows{}.Judge(claim, fault, now))
 	}
 	b := &breaker.History{}
 	b.AddVerdicts(verdicts, 2)
@@ -73,7 +73,7 @@ func (w *world) crowd(ago time.Duration) {
 	}
 }
 
-// A node that would go says what its removal waits for, although nothing of the node itself keeps it.
+// A node that would go states what its removal waits for, although nothing of the node itself keeps it.
 func TestWhatTheRemovalOfANodeWaitsFor(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -111,7 +111,7 @@ func (w *world) addPDB(name string) {
 	w.PDBs = append(w.PDBs, pdb)
 }
 
-// view is what a read-only command sees of it.
+// view returns what a read-only command sees of it.
 func (w *world) view(t testing.TB) *inspect.View {
 	t.Helper()
 	state := w.ClusterState

@@ -39,7 +39,7 @@ func (e *explanation) bound() {
 	e.blocks()
 }
 
-// described is what is known about a node, in parentheses.
+// described returns what is known about a node, in parentheses.
 func described(p *Place) string {
 	if p == nil {
 		return ""
@@ -70,7 +70,7 @@ func dollars(price float64) string {
 	return fmt.Sprintf("$%.3f/h", price)
 }
 
-// scheduledAt is when the pod got its node; zero if it is not known.
+// scheduledAt returns when the pod got its node; zero if it is not known.
 func scheduledAt(pod *corev1.Pod) (at time.Time) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
@@ -238,7 +238,7 @@ func allowance(b snapshot.Budget) string {
 	return "minAvailable: " + b.Spec.MinAvailable.String() + fmt.Sprintf(" of %d", b.Status.ExpectedPods)
 }
 
-// claimState is how far a NodeClaim without a ready node has come, as the rest of a sentence.
+// claimState returns how far a NodeClaim without a ready node has come, as the rest of a sentence.
 func (e *explanation) claimState(claim *karpv1.NodeClaim) string {
 	old := e.since(claim.CreationTimestamp.Time)
 	for _, step := range []struct{ condition, state string }{

@@ -10,7 +10,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// reach is how far an edit reaches: from the pod's own workload, and from what restores an intention, to other people's
+// reach states how far an edit reaches: from the pod's own workload, and from what restores an intention, to other people's
 // objects.
 type reach int
 
@@ -41,7 +41,7 @@ type candidate struct {
 	reach   reach
 }
 
-// fields is how many fields the candidate changes. Creating, deleting or repairing an object counts as one.
+// fields returns how many fields the candidate changes. Creating, deleting or repairing an object counts as one.
 func (c *candidate) fields() int {
 	n := 0
 	for i := range c.edits {

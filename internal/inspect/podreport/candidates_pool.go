@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
-// maxValues is how many values that nobody has named are tried for a requirement of a NodePool: more than zones of a
+// maxValues limits how many values that nobody has named are tried for a requirement of a NodePool: more than zones of a
 // region and capacity types. Of categories and families of instance types, those of the cheapest types that fit are tried.
 const maxValues = 8
 
@@ -173,7 +173,7 @@ func (g *generator) limits(p *snapshot.Pool, codes map[string]bool) {
 	}
 }
 
-// used is what counts against a pool's limits after its launches: of each the first instance type, which is the cheapest, or per
+// used returns what counts against a pool's limits after its launches: of each the first instance type, which is the cheapest, or per
 // resource the largest that it may become.
 func used(p *snapshot.Pool, launches []schedule.Launch, largest bool) corev1.ResourceList {
 	out := p.Used.DeepCopy()

@@ -85,7 +85,7 @@ func (g *generator) otherWorkloads() {
 	}
 }
 
-// maxOthers is how many other workloads are tried. A pod that more keep away from is a matter for people.
+// maxOthers limits how many other workloads are tried. A pod that more keep away from is a matter for people.
 const maxOthers = 4
 
 // hasCode reports whether any rule of the code excludes the pod.

@@ -22,7 +22,7 @@ type lowered struct {
 	left float64
 }
 
-// maxSizes is how many instance types are tried as the size to lower requests to.
+// maxSizes limits how many instance types are tried as the size to lower requests to.
 const maxSizes = 4
 
 // sizes proposes to correct the names of unknown resources, and to lower requests to what an instance type offers.
@@ -77,7 +77,7 @@ func least(l []lowered) float64 {
 	return out
 }
 
-// lowering is what must be lowered for an instance type; nil if nothing, or if nothing would be left.
+// lowering returns what must be lowered for an instance type; nil if nothing, or if nothing would be left.
 func lowering(requests, beside corev1.ResourceList, t *catalog.InstanceType) []lowered {
 	var out []lowered
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
@@ -139,7 +139,7 @@ func lower(pod *corev1.Pod, l lowered) (patch []Operation, words string) {
 	return patch, fmt.Sprintf(", %s of container %s from %s to %s", l.name, c.Name, old.String(), to.String())
 }
 
-// daemonRequests is what all DaemonSets together request of a node.
+// daemonRequests returns what all DaemonSets together request of a node.
 func (g *generator) daemonRequests() corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for i := range g.lab.base.DaemonSets {

@@ -5,7 +5,7 @@ type Change struct {
 	// Summary is the change in words, with the object and the field.
 	Summary string `json:"summary"`
 	Edits   []Edit `json:"edits"`
-	// Node is where the pod goes with it.
+	// Node states where the pod goes with it.
 	Node *Place `json:"node"`
 }
 

@@ -9,7 +9,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 )
 
-// Action is what an edit does with its object.
+// Action describes what an edit does with its object.
 type Action string
 
 // The actions.
@@ -77,13 +77,13 @@ func (o Operation) MarshalJSON() ([]byte, error) {
 type Edit struct {
 	Object
 	Action Action `json:"action"`
-	// Fields are those that change. There are none if the object is created or deleted.
+	// Fields are the fields that change. There are none if the object is created or deleted.
 	Fields []FieldChange `json:"fields"`
 	// Patch changes the fields of the object; empty if it is created or deleted.
 	Patch []Operation `json:"patch"`
 	// Manifest is the object to create, as YAML.
 	Manifest string `json:"manifest,omitempty"`
-	// Command is what to run in a shell. It is empty if there is none.
+	// Command holds what to run in a shell. It is empty if there is none.
 	Command string `json:"command,omitempty"`
 }
 

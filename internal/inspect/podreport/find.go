@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
-// maxNamed is how many other pods an error names: as many as fit on a line or two.
+// maxNamed limits how many other pods an error names: as many as fit on a line or two.
 const maxNamed = 5
 
 // find returns the pod with the name. Otherwise, its error names the pods that were probably meant.

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 )
 
-// workload is what makes a pod, and so where a change of the pod belongs.
+// workload describes what makes a pod, and so where a change of the pod belongs.
 type workload struct {
 	Object
 	// prefix is the path of the pod's template in it; empty for a pod of its own.

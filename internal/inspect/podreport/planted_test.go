@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the texts of the reports anew")
 
 const goldens = "testdata/planted.txtar"
 
-// market is what every class launches.
+// market describes what every class launches.
 type market []*catalog.InstanceType
 
 func (m market) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return m, nil }

@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 )
 
-// State is where a pod is on its way to a node.
+// State states where a pod is in flight to a node.
 type State string
 
 // The states. All but Running, Starting and Finished are of pods without a node.
@@ -40,16 +40,16 @@ const (
 	Unschedulable State = "Unschedulable"
 )
 
-// Report is what is known about one pod.
+// Report describes what is known about one pod.
 type Report struct {
 	// Pod is NAMESPACE/NAME.
 	Pod   string `json:"pod"`
 	State State  `json:"state"`
 	// Cause is one sentence with the object, the field and the numbers.
 	Cause string `json:"cause"`
-	// Node is where the pod runs, or will run; nil if that is nowhere.
+	// Node states where the pod runs, or will run; nil if that is nowhere.
 	Node *Place `json:"node,omitempty"`
-	// Why is why it runs there, Constraints is what limits where it may run, Blocks is what keeps its node from being
+	// Why states why it runs there, Constraints is what limits where it may run, Blocks is what keeps its node from being
 	// disrupted. They are sentences.
 	Why         []string `json:"why"`
 	Constraints []string `json:"constraints"`
@@ -60,11 +60,11 @@ type Report struct {
 	Change *Change `json:"change,omitempty"`
 	// Alternatives are other changes that work by themselves, the smallest first.
 	Alternatives []Change `json:"alternatives"`
-	// Search is how changes were searched; nil if they were not.
+	// Search states how changes were searched; nil if they were not.
 	Search *Effort `json:"search,omitempty"`
 	// Prices states where prices come from.
 	Prices string `json:"prices"`
-	// PricesProblem is why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string `json:"pricesProblem,omitempty"`
 	// Notes are for people.
 	Notes []string `json:"notes"`
@@ -83,28 +83,28 @@ type Place struct {
 	// HourlyCost is that of the node in $/h, 0 if it is not known. New reports whether the node would be launched.
 	HourlyCost float64 `json:"hourlyCost,omitempty"`
 	New        bool    `json:"new"`
-	// With is how many other pods share a new node.
+	// With counts how many other pods share a new node.
 	With int `json:"otherPods,omitempty"`
 }
 
-// PoolReason is why a NodePool launches no node for the pod.
+// PoolReason states why a NodePool launches no node for the pod.
 type PoolReason struct {
 	NodePool string `json:"nodePool"`
 	// Code is the engine's name of the rule, or NotReady, Deleting, Static.
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Rule is what Message is made of; nil if the code says all.
+	// Rule holds what Message is made of; nil if the code states all.
 	Rule *rejection.Rule `json:"rule,omitempty"`
 	// short is Message with well-known labels as people call them, bare is short without where the pod would fit.
 	short string
 	bare  wording.Clause
-	// More is how many other rules exclude the pod from it.
+	// More counts how many other rules exclude the pod from it.
 	More int `json:"more,omitempty"`
 }
 
-// Effort is how changes were searched.
+// Effort describes how changes were searched.
 type Effort struct {
-	// Candidates is how many changes there were to try, Plans how many times the engine planned the cluster.
+	// Candidates counts how many changes there were to try, Plans how many times the engine planned the cluster.
 	Candidates int `json:"candidates"`
 	Plans      int `json:"plans"`
 	// Complete is false if the bound on plans left candidates or pairs of them untried.
@@ -126,7 +126,7 @@ func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
 	return r, nil
 }
 
-// explanation is a Report in the making.
+// explanation is a Report in flight.
 type explanation struct {
 	*Report
 	view *inspect.View

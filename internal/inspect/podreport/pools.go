@@ -60,7 +60,7 @@ func clause(s wording.Subject, format string, args ...any) wording.Clause {
 // live reports whether an object comes from an API server, where a controller sets its conditions.
 func live(o metav1.Object) bool { return !o.GetCreationTimestamp().Time.IsZero() }
 
-// notReady is why a pool is not Ready; the zero Clause if it is. The class's conditions come first: the pool's repeat them, with
+// notReady returns why a pool is not Ready; the zero Clause if it is. The class's conditions come first: the pool's repeat them, with
 // fewer words.
 func notReady(view *inspect.View, pool *karpv1.NodePool) wording.Clause {
 	if condition.IsTrue(pool, condition.Ready) {

@@ -10,9 +10,9 @@ const (
 	// maxPlans bounds all plans of a search; podsPlanned does in large clusters, where the pods of all plans together must not
 	// exceed it: 100,000 pods leave 20 plans.
 	maxPlans, podsPlanned, minPlans = 150, 2_000_000, 20
-	// maxPaired is how many candidates, smallest first, are combined in pairs: 12 make 66 pairs.
+	// maxPaired limits how many candidates, smallest first, are combined in pairs: 12 make 66 pairs.
 	maxPaired = 12
-	// maxAlternatives is how many changes are reported besides the smallest.
+	// maxAlternatives limits how many changes are reported besides the smallest.
 	maxAlternatives = 2
 )
 

@@ -106,7 +106,7 @@ func orAbsent(value string) string {
 	return value
 }
 
-// outlook is where the pod goes with a change.
+// outlook returns where the pod goes with a change.
 func outlook(n *Place) string {
 	switch {
 	case n == nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// vocabulary is what labels of nodes can be: those of instance types, of NodePools and of existing nodes.
+// vocabulary describes what labels of nodes can be: those of instance types, of NodePools and of existing nodes.
 type vocabulary map[string]map[string]bool
 
 // vocabularyOf collects the labels. Cost: one pass over types and nodes.

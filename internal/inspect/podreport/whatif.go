@@ -48,10 +48,10 @@ func (w *whatIf) newTrial() *trial {
 	return &trial{Snapshot: &s, view: w.view, pod: w.pod}
 }
 
-// outcome is what a plan makes of the pod.
+// outcome describes what a plan makes of the pod.
 type outcome struct {
 	plan schedule.Plan
-	// place is where the pod goes; nil if nowhere.
+	// place states where the pod goes; nil if nowhere.
 	place *Place
 	// launch is the new node for it, rejection why there is none; both may be nil.
 	launch    *schedule.Launch

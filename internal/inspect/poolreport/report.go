@@ -35,10 +35,10 @@ type Report struct {
 	Replicas   *int64  `json:"replicas,omitempty"`
 	Weight     int32   `json:"weight"`
 	HourlyCost float64 `json:"hourlyCost"`
-	// Conditions are those that are not as they should be; all of them with -o json.
+	// Conditions are the conditions that are not as they should be; all of them with -o json.
 	Conditions []Condition `json:"conditions"`
 	Limits     []Limit     `json:"limits"`
-	// BudgetError is why the budgets are invalid; Budgets is empty then.
+	// BudgetError states why the budgets are invalid; Budgets is empty then.
 	BudgetError string             `json:"budgetError"`
 	Budgets     []budgets.Schedule `json:"budgets"`
 	// Disrupted are the nodes that budgets count as disrupted now.
@@ -52,13 +52,13 @@ type Report struct {
 	Computing bool `json:"computing,omitempty"`
 	// Drift has the nodes that drifted, by what they drifted by.
 	Drift []Drift `json:"drift"`
-	// Types is how many instance types the node class offers, Admitted how many the requirements leave, Excluded how many
+	// Types counts how many instance types the node class offers, Admitted how many the requirements leave, Excluded how many
 	// each requirement alone excludes, most first.
 	Types    int        `json:"types"`
 	Admitted int        `json:"admitted"`
 	Excluded []Excluded `json:"excluded"`
 	Prices   string     `json:"prices"`
-	// PricesProblem is why they are not those that were asked for, or not all of them.
+	// PricesProblem states why they are not those that were requested, or not all of them.
 	PricesProblem string    `json:"pricesProblem,omitempty"`
 	Now           time.Time `json:"now"`
 }
@@ -82,7 +82,7 @@ type Limit struct {
 	Share float64 `json:"share"`
 }
 
-// DisruptedState is why a node counts against budgets.
+// DisruptedState states why a node counts against budgets.
 type DisruptedState string
 
 // The states of nodes that count against budgets.
@@ -107,7 +107,7 @@ type Going struct {
 	Node          string  `json:"node"`
 	Reason        string  `json:"reason"`
 	HourlySavings float64 `json:"hourlySavings"`
-	// Together is how many nodes its command removes.
+	// Together counts how many nodes its command removes.
 	Together int `json:"together"`
 }
 
@@ -128,13 +128,13 @@ type Drift struct {
 	Names  []string        `json:"names"`
 }
 
-// Excluded is how many instance types a requirement excludes.
+// Excluded counts how many instance types a requirement excludes.
 type Excluded struct {
 	Requirement string `json:"requirement"`
 	Types       int    `json:"types"`
 }
 
-// examples is how many nodes are named for each reason.
+// examples sets how many nodes are named for each reason.
 const examples = 3
 
 // Of explains the NodePool of a name.
@@ -147,7 +147,7 @@ func OfDecisions(d *nodereport.Decisions, name string) (*Report, error) {
 	return of(d.View, name, d)
 }
 
-// Known is what is known of the NodePool of a name without a plan.
+// Known returns what is known of the NodePool of a name without a plan.
 func Known(v *inspect.View, name string) (*Report, error) { return of(v, name, nil) }
 
 // of explains a NodePool, without decisions as far as it takes none.
@@ -181,7 +181,7 @@ type builder struct {
 	pool      *karpv1.NodePool
 }
 
-// conditions are those of the pool. Most should be true; those that are there only while something is wrong should not.
+// conditions returns those of the pool. Most should be true; those that exist only while something is wrong should not.
 func conditions(pool *karpv1.NodePool) []Condition {
 	out := []Condition{}
 	for _, c := range pool.Status.Conditions {
@@ -222,7 +222,7 @@ func (b *builder) limits() []Limit {
 	return out
 }
 
-// members is how many nodes and claims the pool has.
+// members returns how many nodes and claims the pool has.
 func (b *builder) members() int {
 	n := 0
 	for i := range b.Snapshot.Nodes {

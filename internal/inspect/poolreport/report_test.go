@@ -199,7 +199,7 @@ func TestUnknownPool(t *testing.T) {
 	}
 }
 
-// A limited search says so in the first line, and counts only what it has simulated; a full one simulates every drifted node.
+// A limited search reports it in the first line, and counts only what it has simulated; a full one simulates every drifted node.
 func TestALimitedSearchSaysThatItStopped(t *testing.T) {
 	s := fleet(60)
 	s.NodePools[0].Spec.Limits = nil

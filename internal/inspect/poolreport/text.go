@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// shown is how many lines a list has at most: more are counted.
+// shown sets how many lines a list has at most: more are counted.
 const shown = 10
 
 // Text prints the report, folded at width columns; 0 folds nothing, and lists everything.

@@ -28,9 +28,9 @@ type Cloud interface {
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 }
 
-// Sources are where the facts of the account come from.
+// Sources states where the facts of the account come from.
 type Sources struct {
-	// Doctor are where the facts come from that the doctor has, too.
+	// Doctor states where the facts come from that the doctor has, too.
 	Doctor doctorgather.Sources
 	// Cloud is nil where AWS cannot be called; Doctor.NoCloud is why.
 	Cloud Cloud

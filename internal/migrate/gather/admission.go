@@ -20,7 +20,7 @@ const (
 	deletion = admissionv1.Delete
 )
 
-// writes are what Dovetail, its installation and the nodes write, in the words of results.
+// writes returns what Dovetail, its installation and the nodes write, in the words of results.
 func writes(f *migrate.Facts) map[string][]apiserver.Write {
 	write := func(group, resource string, operations ...admissionv1.OperationType) apiserver.Write {
 		return apiserver.Write{Group: group, Resource: resource, Operations: operations, Versions: served(f, group)}
@@ -79,7 +79,7 @@ type readOnce struct {
 	answers map[string]answer
 }
 
-// answer is what the API server has answered: the object or list, or the error.
+// answer describes what the API server has answered: the object or list, or the error.
 type answer struct {
 	value any
 	err   error
@@ -97,7 +97,7 @@ func (r *readOnce) List(ctx context.Context, into client.ObjectList, opts ...cli
 	return r.read(key, into, func() error { return r.Reader.List(ctx, into, opts...) })
 }
 
-// kindOf tells kinds apart, also where they have one Go type.
+// kindOf distinguishes kinds , also where they have one Go type.
 func kindOf(o runtime.Object) string {
 	return fmt.Sprintf("%T %s", o, o.GetObjectKind().GroupVersionKind())
 }

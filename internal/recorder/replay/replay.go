@@ -1,4 +1,4 @@
-// Package replay has the engine decide again what a recording says that it decided, on what it saw, and compares.
+// Package replay has the engine decide again what a recording states that it decided, on what it saw, and compares.
 package replay
 
 import (

@@ -24,7 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
-// Cluster is what is watched.
+// Cluster describes what is watched.
 type Cluster struct {
 	// Client reads the cluster: it needs the verbs list and watch.
 	Client client.WithWatch
@@ -42,13 +42,13 @@ const (
 	retryInterval   = 30 * time.Second
 )
 
-// planInterval is how old a forecast may be before it is computed again: at least 2 s, and so long that planning takes at
+// planInterval returns how old a forecast may be before it is computed again: at least 2 s, and so long that planning takes at
 // most one fiftieth of one core.
 func planInterval(took time.Duration) time.Duration { return max(2*time.Second, 50*took) }
 
-// refreshPause is how long a state stays on the screen while more changes: at least refreshInterval, and so long that observing
+// refreshPause returns how long a state stays on the screen while more changes: at least refreshInterval, and so long that observing
 // takes at most one hundredth of one core. Drawing takes about as much again; with 2,000 nodes, 22,000 pods and 20 changes a
-// second, the whole process stays below a twentieth. On a busy machine it takes longer; then the screen is 5 s old at most.
+// second, the whole process stays below a twentieth. On a busy computer it takes longer; then the screen is 5 s old at most.
 func refreshPause(took time.Duration) time.Duration {
 	return min(max(refreshInterval, 100*took), 5*time.Second)
 }
@@ -382,7 +382,7 @@ func Once(ctx context.Context, c Cluster) (top.Observed, *top.Forecast, error) {
 // errNothing is the error of a user, or a cluster, without any of the kinds.
 var errNothing = errors.New("no permission to list nodes, pods, nodeclaims.karpenter.sh or any other kind that is shown")
 
-// pageSize is how many objects are listed at a time, as kubectl does.
+// pageSize sets how many objects are listed at a time, as kubectl does.
 const pageSize = 500
 
 // listOnce fills the store. A kind that may not be read, or does not exist, is left out.

@@ -52,7 +52,7 @@ func cluster(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) Cl
 // listing is an API server that lists before it watches: the fake one sends no initial events.
 type listing struct{ client.WithWatch }
 
-// IsWatchListSemanticsUnSupported is what client-go looks for.
+// IsWatchListSemanticsUnSupported returns what client-go looks for.
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
 func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }

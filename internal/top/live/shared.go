@@ -34,7 +34,7 @@ type Shared struct {
 // sharedInterval is the shortest time between two looks at the cache. It is read whether it has changed or not.
 const sharedInterval = time.Second
 
-// sharedPause is how long a state stays: so long that looking takes at most one fiftieth of one core.
+// sharedPause returns how long a state stays: so long that looking takes at most one fiftieth of one core.
 func sharedPause(took time.Duration) time.Duration { return max(sharedInterval, 50*took) }
 
 // SharedWatcher looks at a shared cluster now and then. Its zero value is not usable: see NewSharedWatcher.
@@ -51,7 +51,7 @@ type SharedWatcher struct {
 	problem string
 	version int
 	seen    fingerprint
-	// pods are what the page needs of each pod, as it was when the cache last had another one.
+	// pods holds what the page needs of each pod, as it was when the cache last had another one.
 	pods map[types.UID]top.Pod
 }
 

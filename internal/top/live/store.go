@@ -31,7 +31,7 @@ import (
 
 // kind is a kind of objects that is watched.
 type kind struct {
-	// resource is the name in rules of RBAC, without is what is not shown without it.
+	// resource is the name in rules of RBAC, without holds what is not shown without it.
 	resource, without string
 	list              func() client.ObjectList
 	object            client.Object
@@ -125,8 +125,8 @@ func (s *store) set(o client.Object) {
 	}
 }
 
-// place is where a pod is in the order, or belongs. An API server lists in this order, so that reading many inserts none in the middle.
-// It needs the lock.
+// place returns where a pod is in the order, or belongs. An API server lists in this order, so that reading many inserts none in the
+// middle. It needs the lock.
 func (s *store) place(pod client.Object) (i int, known bool) {
 	return slices.BinarySearchFunc(s.pods, pod, func(p *top.Pod, pod client.Object) int {
 		return cmp.Or(strings.Compare(p.Namespace, pod.GetNamespace()), strings.Compare(p.Name, pod.GetName()))
@@ -244,7 +244,7 @@ func innermost(err error) error {
 	return err
 }
 
-// progress is how much has been read; done if nothing more comes.
+// progress returns how much has been read; done if nothing more comes.
 func (s *store) progress() (count int, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

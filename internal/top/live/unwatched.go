@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// unwatchedAge is how old lists of kinds may be that are not watched, such as PodDisruptionBudgets and volumes. In a large cluster, it
+	// unwatchedAge sets how old lists of kinds may be that are not watched, such as PodDisruptionBudgets and volumes. In a large cluster, it
 	// is unwatchedShare times as long as listing took: then that is at most a twentieth of the time of one core, here and in the API server.
 	unwatchedAge   = 5 * time.Second
 	unwatchedShare = 20
@@ -21,7 +21,7 @@ const (
 // time. The objects are shared with each View that is made of them.
 type unwatched struct {
 	objects map[reflect.Type][]client.Object
-	// began is when the first of them was listed, took how long all lists took.
+	// began is the time when the first of them was listed, took how long all lists took.
 	began time.Time
 	took  time.Duration
 }

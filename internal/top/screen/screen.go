@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
-// Terminal is where the model is shown.
+// Terminal states where the model is shown.
 type Terminal struct {
 	Input  io.Reader
 	Output io.Writer
@@ -61,7 +61,7 @@ type adapter[M Model[M]] struct {
 // Init implements tea.Model.
 func (adapter[M]) Init() tea.Cmd { return tick() }
 
-// tickInterval is how often ages are drawn anew.
+// tickInterval sets how often ages are drawn anew.
 const tickInterval = 5 * time.Second
 
 func tick() tea.Cmd {

@@ -30,7 +30,7 @@ type World struct {
 	client *http.Client
 }
 
-// Start serves an empty account in us-east-1, without latency, until the test ends.
+// Start serves an empty account in us-east-1, without latency, until the test finishes.
 //
 // It enforces the IAM policies of role sessions; the administrator may do everything.
 func Start(t testing.TB) *World {

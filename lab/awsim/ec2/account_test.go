@@ -102,7 +102,7 @@ func (a *account) template(t testing.TB, name string, edit func(*types.RequestLa
 	return out.LaunchTemplate
 }
 
-// fleetOf asks for n on-demand instances of one of the types in any zone.
+// fleetOf requests n on-demand instances of one of the types in any zone.
 func (a *account) fleetOf(template string, n int32, instanceTypes ...types.InstanceType) *awsec2.CreateFleetInput {
 	config := types.FleetLaunchTemplateConfigRequest{
 		LaunchTemplateSpecification: &types.FleetLaunchTemplateSpecificationRequest{

@@ -64,7 +64,7 @@ func (f *fleetLaunch) appraise(c *candidate, lifecycle string) ranked {
 		zone = s.Zone
 	}
 	if lifecycle != spotLifecycle {
-		lifecycle = onDemandLifecycle // at whose price reservations are billed
+		lifecycle = onDemandLifecycle // reservations are billed at its price
 	}
 	pool := Pool{InstanceType: c.request.typ, Zone: zone, Lifecycle: lifecycle}
 	r := ranked{candidate: c, price: f.e.market.price(pool) / c.weight, depth: f.e.market.depth(pool), priority: unprioritized}

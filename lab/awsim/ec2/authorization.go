@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// asking are the actions that know resources: their handlers ask for the right to them. All others are allowed or not,
+// asking are the actions that know resources: their handlers request the right to them. All others are allowed or not,
 // whatever they are about.
 func asking() []string {
 	return []string{
@@ -127,7 +127,7 @@ func (e *EC2) launching(o *launchPlan, q launchRequest) []protocol.RequiredPermi
 		n.Action = "ec2:" + action
 		needs = append(needs, n)
 	}
-	viaTemplate := strconv.FormatBool(e.templateOf(q) != nil)
+	viaTemplate := strconv.FormatBool(e.templates.templateOf(q) != nil)
 	profile, market := "", "on-demand"
 	if o.profile != nil {
 		profile = o.profile.ARN
@@ -171,7 +171,7 @@ func (e *EC2) ingredients(o *launchPlan, q launchRequest) []protocol.RequiredPer
 			needs = append(needs, e.on("security-group", g.ID, g.Tags, "ec2:SecurityGroupID", g.ID, "ec2:Vpc", vpc))
 		}
 	}
-	if t := e.templateOf(q); t != nil {
+	if t := e.templates.templateOf(q); t != nil {
 		needs = append(needs, e.onTemplate(t))
 	}
 	for _, d := range o.data.Disks {
@@ -194,12 +194,12 @@ func (e *EC2) ingredients(o *launchPlan, q launchRequest) []protocol.RequiredPer
 }
 
 // templateOf is the launch template that a request names, nil without one.
-func (e *EC2) templateOf(q launchRequest) *template {
-	return e.templates.byID[q.systemTags["aws:ec2launchtemplate:id"]]
+func (t *templates) templateOf(q launchRequest) *template {
+	return t.byID[q.systemTags["aws:ec2launchtemplate:id"]]
 }
 
 // fleetNeeds are those of the call CreateFleet itself: the right to make the fleet, and to use and make in its name
-// whatever its candidates come to. Those of the launches are asked for one by one. The lock must be held.
+// whatever its candidates come to. Those of the launches are requested one by one. The lock must be held.
 func (e *EC2) fleetNeeds(in *createFleetInput, candidates []*candidate) []protocol.RequiredPermission {
 	const action = "CreateFleet"
 	needs := e.making(action, "fleet", tagsFor("fleet", in.Tags))
@@ -218,7 +218,7 @@ func (e *EC2) fleetNeeds(in *createFleetInput, candidates []*candidate) []protoc
 	spot := in.Target.Default == spotLifecycle || in.share(in.Target.Spot) > 0
 	for _, c := range candidates {
 		q := c.request
-		if t := e.templateOf(q); t != nil {
+		if t := e.templates.templateOf(q); t != nil {
 			add(e.onTemplate(t))
 		}
 		if i := e.images[q.imageID]; i != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What changes something asks for the right to each resource; an action that is added without fails here.
+// What changes something requests the right to each resource; an action that is added without fails here.
 func TestMutationsCheckPermissions(t *testing.T) {
 	service := open(t).Sim.EC2().Service()
 	for action := range service.Handlers {

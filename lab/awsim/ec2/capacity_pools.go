@@ -28,7 +28,7 @@ type pools struct {
 func newPools() pools { return pools{limits: map[Pool]int{}, errors: map[Pool]*protocol.Error{}} }
 
 // SetCapacity limits how many more instances the pools that p covers yield together, before EC2 answers
-// InsufficientInstanceCapacity. What instances give back when they end is not counted. A negative count lifts the
+// InsufficientInstanceCapacity. What instances return when they end is not counted. A negative count lifts the
 // limit.
 func (e *EC2) SetCapacity(p Pool, count int) {
 	e.mu.Lock()
@@ -48,7 +48,7 @@ func (e *EC2) ClearCapacity() {
 }
 
 // FailPool makes every launch from the pools that p covers fail with err, as a quota or a missing permission does
-// (VcpuLimitExceeded, MaxSpotInstanceCountExceeded, AuthFailure.ServiceLinkedRoleCreationNotPermitted); nil ends it.
+// (VcpuLimitExceeded, MaxSpotInstanceCountExceeded, AuthFailure.ServiceLinkedRoleCreationNotPermitted); nil stops it.
 func (e *EC2) FailPool(p Pool, err *protocol.Error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -45,7 +45,7 @@ func once[Out any](e *EC2, r *protocol.Request, token string, do func() (*Out, e
 	return out, err
 }
 
-// keptTokens is how many tokens are kept before those that ended are looked for.
+// keptTokens is how many tokens are kept before those that finished are looked for.
 const keptTokens = 4096
 
 func (e *EC2) forgetTokens(now time.Time) {

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 )
 
-// TestConcurrentFleets launches and ends from many clients at once: every address is used once and all come back.
+// TestConcurrentFleets launches and finishes from many clients at once: every address is used once and all come back.
 func TestConcurrentFleets(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
 )
 
-// TestEveryTypeIsDescribed: what EC2 always tells of a type is told of every type, so that nobody who relies on it is
+// TestEveryTypeIsDescribed: what EC2 always reports of a type is the same for every type, so that nobody who relies on it is
 // let down by the one that lacks it.
 func TestEveryTypeIsDescribed(t *testing.T) {
 	a := open(t)

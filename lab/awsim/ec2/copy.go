@@ -2,7 +2,7 @@ package ec2
 
 import "fmt"
 
-// CopyInstance launches an instance as another was launched. tags says which tags it has. This is no call of the API: nobody's
+// CopyInstance launches an instance as another was launched. tags states which tags it has. This is no call of the API: nobody's
 // permission is checked, and it appears in no log.
 func (e *EC2) CopyInstance(id string, tags func(launched Instance) map[string]string) (Instance, error) {
 	e.mu.Lock()

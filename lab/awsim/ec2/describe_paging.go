@@ -76,7 +76,7 @@ type page[T any] struct {
 	next  *string
 }
 
-// list picks from all what the call asks for. Each ID must exist.
+// list picks from all what the call requests. Each ID must exist.
 func (n resourceKind[T]) list(in listInput, ids []string, all []T) (page[T], error) {
 	match, err := compileFilters(in.Filters, n.properties, n.tags)
 	if err != nil {
@@ -159,7 +159,7 @@ func (n resourceKind[T]) cut(in listInput, ids []string, all []T, match func(T) 
 	if in.MaxResults != nil {
 		limit = *in.MaxResults
 	} else if len(ids) > 0 {
-		limit = len(ids) // asked for by ID, all fit on one page
+		limit = len(ids) // requested by ID, all fit on one page
 	}
 	var p page[T]
 	for _, t := range all {

@@ -89,11 +89,11 @@ type EC2 struct {
 	// groups are placement groups, in the order in which they were added.
 	groups []*placementGroup
 	tokens map[string]remembered // by action and client token
-	// tokensSwept is how many tokens were left when those that ended were last removed.
+	// tokensSwept is how many tokens were left when those that finished were last removed.
 	tokensSwept int
 }
 
-// New returns a region with its public images, without network and instances. It fails for a region whose prices the
+// New returns a region with its public images, without network and instances. It fails for a region with prices that the
 // catalog does not know.
 func New(cfg Config) (*EC2, error) {
 	m, err := newMarket(cfg.Region, cfg.Seed)
@@ -143,8 +143,8 @@ func (e *EC2) Service() protocol.Service {
 			"DescribeCapacityReservations":   protocol.Query(e.describeCapacityReservations),
 			"DescribeImages":                 protocol.Query(e.describeImages),
 			"DescribeInstanceStatus":         protocol.Query(e.describeInstanceStatus),
-			"DescribeInstanceTypeOfferings":  protocol.Query(e.describeInstanceTypeOfferings),
-			"DescribeInstanceTypes":          protocol.Query(e.describeInstanceTypes),
+			"DescribeInstanceTypeOfferings":  protocol.Query(e.market.describeInstanceTypeOfferings),
+			"DescribeInstanceTypes":          protocol.Query(e.market.describeInstanceTypes),
 			"DescribeInstances":              protocol.Query(e.describeInstances),
 			"DescribeLaunchTemplateVersions": protocol.Query(e.describeLaunchTemplateVersions),
 			"DescribeLaunchTemplates":        protocol.Query(e.describeLaunchTemplates),
@@ -152,7 +152,7 @@ func (e *EC2) Service() protocol.Service {
 			"CreatePlacementGroup":           protocol.Query(e.createPlacementGroup),
 			"DeletePlacementGroup":           protocol.Query(e.deletePlacementGroup),
 			"DescribePlacementGroups":        protocol.Query(e.describePlacementGroups),
-			"DescribeRegions":                protocol.Query(e.describeRegions),
+			"DescribeRegions":                protocol.Query(e.cfg.describeRegions),
 			"DescribeRouteTables":            protocol.Query(e.describeRouteTables),
 			"DescribeSecurityGroups":         protocol.Query(e.describeSecurityGroups),
 			"DescribeSpotInstanceRequests":   protocol.Query(e.describeSpotInstanceRequests),

@@ -64,7 +64,7 @@ func (e *EC2) RecommendRebalance(id string) error {
 	})
 }
 
-// ReclaimReservation warns that the owner of an instance's capacity reservation takes it back, and ends the instance
+// ReclaimReservation warns that the owner of an instance's capacity reservation takes it back, and stops the instance
 // after the time SpotNotice. An interruptible reservation holds one instance less from then on.
 func (e *EC2) ReclaimReservation(id string) error {
 	return e.warn(id, func(r *instanceRecord, now time.Time) (Event, error) {
@@ -86,7 +86,7 @@ func (e *EC2) ReclaimReservation(id string) error {
 	})
 }
 
-// PlanEvent has EC2 list an event of a code, instance-retirement for example, for instances, and AWS Health tell of it
+// PlanEvent has EC2 list an event of a code, instance-retirement for example, for instances, and AWS Health report of it
 // once for all of them.
 func (e *EC2) PlanEvent(code string, at time.Time, ids ...string) error {
 	const description = "The instance is running on degraded hardware"
@@ -129,7 +129,7 @@ func (e *EC2) EndEvents(id string) error {
 	})
 }
 
-// Impair has a check of an instance fail since a time; the zero time ends that.
+// Impair has a check of an instance fail since a time; the zero time stops that.
 func (e *EC2) Impair(id string, c Check, since time.Time) error {
 	return e.edit(id, func(r *instanceRecord) { r.failing[c] = since })
 }

@@ -301,14 +301,14 @@ func (e *EC2) candidates(in *createFleetInput) ([]*candidate, error) {
 		}
 		tags, first := templateTags(t, v), len(list)
 		for _, o := range overrides {
-			c, err := e.candidate(t, v, o)
+			c, err := e.market.candidate(t, v, o)
 			if err != nil {
 				return nil, err
 			}
 			c.request.tags, c.request.systemTags = in.Tags, tags
 			list = append(list, c)
 		}
-		if err := e.checkPools(list[first:]); err != nil {
+		if err := e.network.checkPools(list[first:]); err != nil {
 			return nil, err
 		}
 	}
@@ -318,7 +318,7 @@ func (e *EC2) candidates(in *createFleetInput) ([]*candidate, error) {
 	return list, nil
 }
 
-func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*candidate, error) {
+func (m *market) candidate(t *template, v *templateVersion, o fleetOverride) (*candidate, error) {
 	if o.InstanceType == "" && v.data.InstanceType == "" {
 		return nil, invalidFleet("Either the launch template or its overrides must name an instance type")
 	}
@@ -343,7 +343,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 	}
 	if o.ZoneID != "" {
 		var err error
-		if c.request.zone, err = e.zoneNamed(o.Zone, o.ZoneID); err != nil {
+		if c.request.zone, err = m.zoneNamed(o.Zone, o.ZoneID); err != nil {
 			return nil, err
 		}
 	}
@@ -415,7 +415,7 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*instanceRecord, erro
 			return nil, err
 		}
 		if limit := c.choice.Overrides.MaxPrice; q.spot && limit != nil {
-			if err := f.e.withinPrice(c.order, *limit); err != nil {
+			if err := f.e.market.withinPrice(c.order, *limit); err != nil {
 				return nil, err
 			}
 		}
@@ -453,7 +453,7 @@ func (f *fleetLaunch) fail(c *candidate, lifecycle string, err error) {
 	reported.Chosen.Overrides.InstanceType = c.request.typ
 	reported.Chosen.Overrides.ImageID = c.request.imageID
 	if s := f.e.network.subnet(c.request.subnetID); s != nil {
-		reported.Chosen.Overrides.Zone, reported.Chosen.Overrides.ZoneID = s.Zone, f.e.zoneID(s.Zone)
+		reported.Chosen.Overrides.Zone, reported.Chosen.Overrides.ZoneID = s.Zone, f.e.cfg.zoneID(s.Zone)
 	}
 	f.out.Errors = append(f.out.Errors, reported)
 }

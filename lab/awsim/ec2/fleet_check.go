@@ -12,12 +12,12 @@ func invalidFleet(format string, args ...any) error {
 
 // checkPools rejects the overrides of one launch template if two of them stand for the same instance pool: a type in a
 // zone, whatever the subnet. The lock must be held.
-func (e *EC2) checkPools(overrides []*candidate) error {
+func (n *network) checkPools(overrides []*candidate) error {
 	type pool struct{ typ, place string }
 	seen := map[pool]bool{}
 	for _, c := range overrides {
 		p := pool{c.request.typ, cmp.Or(c.request.zone, c.request.subnetID)}
-		if s := e.network.subnet(c.request.subnetID); s != nil {
+		if s := n.subnet(c.request.subnetID); s != nil {
 			p.place = s.Zone
 		}
 		if seen[p] {

@@ -160,7 +160,7 @@ func (e *EC2) describeImages(_ *protocol.Request, in *describeImagesInput) (*des
 		return list
 	})
 	slices.SortFunc(all, func(a, b *ami) int { return strings.Compare(a.ID, b.ID) })
-	own, n := e.cfg.AccountID, e.imageNoun()
+	own, n := e.cfg.AccountID, imageNoun()
 	if len(in.IDs) > 0 {
 		var err error
 		if all, err = n.pick(in.IDs, all); err != nil {
@@ -202,7 +202,7 @@ func executableBy(a *ami, users []string, own string) bool {
 	})
 }
 
-func (e *EC2) imageNoun() resourceKind[*ami] {
+func imageNoun() resourceKind[*ami] {
 	text := func(get func(imageInfo) string) func(*ami) []string {
 		return one(func(a *ami) string { return get(showImage(a)) })
 	}

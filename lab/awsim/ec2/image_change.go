@@ -89,7 +89,8 @@ func (e *EC2) copyImage(r *protocol.Request, in *copyImageInput) (*copyImageOutp
 	})
 }
 
-// ImageContent is the image whose disks an image has: itself, or what it was copied from, directly or not. This is no call of the API.
+// ImageContent is the image that the disks of an image come from: itself, or what it was copied from, directly or not. This is no call of
+// the API.
 func (e *EC2) ImageContent(id string) string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

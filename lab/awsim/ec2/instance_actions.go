@@ -23,7 +23,7 @@ type stateChange struct {
 	Previous stateInfo `xml:"previousState"`
 }
 
-// userShutdown is the state reason of an instance that a call ended.
+// userShutdown is the state reason of an instance that a call finished.
 const userShutdown = "Client.UserInitiatedShutdown"
 
 func (e *EC2) terminateInstances(r *protocol.Request, in *terminateInput) (*changesOutput, error) {
@@ -113,7 +113,7 @@ func (e *EC2) rebootInstances(r *protocol.Request, in *rebootInput) (*struct{}, 
 			return i // it has not booted yet
 		}
 		i = e.fleet.put(i, func(i *instanceRecord) { i.Reboots++ })
-		e.notify(i)
+		e.fleet.notify(i)
 		return i
 	})
 	return nil, err

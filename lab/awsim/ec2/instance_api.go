@@ -31,11 +31,11 @@ type describeInstancesOutput struct {
 }
 
 func (e *EC2) describeInstances(_ *protocol.Request, in *describeInstancesInput) (*describeInstancesOutput, error) {
-	p, err := e.instanceNoun().list(in.listInput, in.IDs, e.visible())
+	p, err := e.cfg.instanceNoun().list(in.listInput, in.IDs, e.visible())
 	if err != nil {
 		return nil, err
 	}
-	reservations, err := e.showReservations(p.items)
+	reservations, err := e.cfg.showReservations(p.items)
 	return &describeInstancesOutput{Reservations: reservations, Next: p.next}, err
 }
 
@@ -47,17 +47,17 @@ func (e *EC2) visible() []*instanceRecord {
 }
 
 // showReservations groups instances by the call that launched them.
-func (e *EC2) showReservations(records []*instanceRecord) ([]*reservationInfo, error) {
+func (c *Config) showReservations(records []*instanceRecord) ([]*reservationInfo, error) {
 	var list []*reservationInfo
 	byID := map[string]*reservationInfo{}
 	for _, r := range records {
 		group := byID[r.reservation]
 		if group == nil {
-			group = &reservationInfo{ID: r.reservation, Owner: e.cfg.AccountID}
+			group = &reservationInfo{ID: r.reservation, Owner: c.AccountID}
 			byID[r.reservation] = group
 			list = append(list, group)
 		}
-		text, err := e.xml(r)
+		text, err := c.xml(r)
 		if err != nil {
 			return nil, err
 		}
@@ -67,10 +67,10 @@ func (e *EC2) showReservations(records []*instanceRecord) ([]*reservationInfo, e
 }
 
 // instanceNoun knows the filters of DescribeInstances.
-func (e *EC2) instanceNoun() resourceKind[*instanceRecord] {
-	all := e.ownProperties()
-	maps.Copy(all, e.networkProperties())
-	maps.Copy(all, e.shownProperties())
+func (c *Config) instanceNoun() resourceKind[*instanceRecord] {
+	all := c.ownProperties()
+	maps.Copy(all, c.networkProperties())
+	maps.Copy(all, c.shownProperties())
 	return resourceKind[*instanceRecord]{
 		id: func(r *instanceRecord) string { return r.ID }, order: func(r *instanceRecord) string { return r.place },
 		tags: func(r *instanceRecord) map[string]string { return r.Tags },
@@ -80,7 +80,7 @@ func (e *EC2) instanceNoun() resourceKind[*instanceRecord] {
 }
 
 // ownProperties are those that an instance has from its launch, or its state.
-func (e *EC2) ownProperties() properties[*instanceRecord] {
+func (c *Config) ownProperties() properties[*instanceRecord] {
 	return properties[*instanceRecord]{
 		"architecture":                   one(func(r *instanceRecord) string { return r.Architecture }),
 		"availability-zone":              one(func(r *instanceRecord) string { return r.Zone }),
@@ -88,7 +88,7 @@ func (e *EC2) ownProperties() properties[*instanceRecord] {
 		"block-device-mapping.volume-id": func(r *instanceRecord) []string { return r.volumes },
 		"client-token":                   one(func(r *instanceRecord) string { return r.token }),
 		"capacity-reservation-id":        one(func(r *instanceRecord) string { return r.CapacityReservationID }),
-		"hypervisor":                     func(*instanceRecord) []string { return []string{"xen"} }, // so EC2 says of Nitro too
+		"hypervisor":                     func(*instanceRecord) []string { return []string{"xen"} }, // so EC2 states of Nitro too
 		"virtualization-type":            func(*instanceRecord) []string { return []string{"hvm"} },
 		"metadata-options.http-tokens":   one(func(r *instanceRecord) string { return showMetadata(r.order.data.Metadata, r.State).Tokens }),
 		"iam-instance-profile.arn":       one(func(r *instanceRecord) string { return r.InstanceProfileARN }),
@@ -102,7 +102,7 @@ func (e *EC2) ownProperties() properties[*instanceRecord] {
 		"key-name":                       one(func(r *instanceRecord) string { return r.order.data.KeyName }),
 		"launch-index":                   func(r *instanceRecord) []string { return []string{strconv.Itoa(r.index)} },
 		"launch-time":                    one(launchTime),
-		"owner-id":                       func(*instanceRecord) []string { return []string{e.cfg.AccountID} },
+		"owner-id":                       func(*instanceRecord) []string { return []string{c.AccountID} },
 		"platform":                       one(func(r *instanceRecord) string { return r.order.image.Platform }),
 		"reservation-id":                 one(func(r *instanceRecord) string { return r.reservation }),
 		"root-device-name":               one(func(r *instanceRecord) string { return r.order.image.RootDevice }),
@@ -112,8 +112,8 @@ func (e *EC2) ownProperties() properties[*instanceRecord] {
 	}
 }
 
-// networkProperties are those of its interfaces, most of which an instance that has ended has no more.
-func (e *EC2) networkProperties() properties[*instanceRecord] {
+// networkProperties are those of its interfaces, most of which an instance that has terminated has no more.
+func (c *Config) networkProperties() properties[*instanceRecord] {
 	live := func(get func(*instanceRecord) string) func(*instanceRecord) []string {
 		return one(func(r *instanceRecord) string {
 			if r.State == Terminated {
@@ -139,7 +139,7 @@ func (e *EC2) networkProperties() properties[*instanceRecord] {
 		}
 	}
 	return properties[*instanceRecord]{
-		"dns-name":                   live(func(r *instanceRecord) string { return publicDNSName(e.cfg.Region, r.publicIP) }),
+		"dns-name":                   live(func(r *instanceRecord) string { return publicDNSName(c.Region, r.publicIP) }),
 		"network-interface.group-id": groups(func(g *SecurityGroup) string { return g.ID }),
 		"instance.group-id":          groups(func(g *SecurityGroup) string { return g.ID }),
 		"instance.group-name":        groups(func(g *SecurityGroup) string { return g.Name }),
@@ -159,9 +159,9 @@ func (e *EC2) networkProperties() properties[*instanceRecord] {
 }
 
 // shownProperties are those that take what is shown of the instance.
-func (e *EC2) shownProperties() properties[*instanceRecord] {
+func (c *Config) shownProperties() properties[*instanceRecord] {
 	shown := func(get func(instanceInfo) string) func(*instanceRecord) []string {
-		return one(func(r *instanceRecord) string { return get(e.show(r)) })
+		return one(func(r *instanceRecord) string { return get(c.show(r)) })
 	}
 	placement := func(get func(placementInfo) string) func(*instanceRecord) []string {
 		return shown(func(i instanceInfo) string { return get(i.Placement) })

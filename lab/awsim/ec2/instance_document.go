@@ -189,18 +189,18 @@ type privateIP struct {
 }
 
 // xml returns the instance as an element's content.
-func (e *EC2) xml(r *instanceRecord) (encoded, error) {
+func (c *Config) xml(r *instanceRecord) (encoded, error) {
 	d := r.document
 	d.once.Do(func() {
 		var b bytes.Buffer
-		d.err = xml.NewEncoder(&b).EncodeElement(e.show(r), xml.StartElement{Name: xml.Name{Local: "item"}})
+		d.err = xml.NewEncoder(&b).EncodeElement(c.show(r), xml.StartElement{Name: xml.Name{Local: "item"}})
 		d.text = bytes.TrimSuffix(bytes.TrimPrefix(b.Bytes(), []byte("<item>")), []byte("</item>"))
 	})
 	return encoded{d.text}, d.err
 }
 
 // show describes an instance. What a terminated one no longer has is left out.
-func (e *EC2) show(r *instanceRecord) instanceInfo {
+func (c *Config) show(r *instanceRecord) instanceInfo {
 	o := r.order
 	i := instanceInfo{
 		ID: r.ID, ImageID: r.ImageID, State: stateOf(r.State), KeyName: o.data.KeyName, LaunchIndex: r.index, Type: r.Type,
@@ -220,7 +220,7 @@ func (e *EC2) show(r *instanceRecord) instanceInfo {
 	if o.image.Platform == "windows" {
 		i.PlatformDetails, i.UsageOperation = "Windows", "RunInstances:0002"
 	}
-	e.showOptions(&i, o)
+	showOptions(&i, o)
 	if o.placed != nil {
 		i.Placement.Group, i.Placement.GroupID = o.placed.Name, o.placed.ID
 		if r.partition > 0 && r.State != Pending {
@@ -237,7 +237,7 @@ func (e *EC2) show(r *instanceRecord) instanceInfo {
 		i.StateReason = &stateReason{Code: r.endedBy, Message: r.endedBy + ": User initiated shutdown"}
 	}
 	if r.State != Terminated {
-		e.showAttachments(&i, r)
+		c.showAttachments(&i, r)
 	}
 	return i
 }
@@ -246,7 +246,7 @@ func (e *EC2) show(r *instanceRecord) instanceInfo {
 func launchTime(r *instanceRecord) string { return stamp(r.LaunchedAt.Truncate(time.Second)) }
 
 // showOptions copies the options of the launch over EC2's defaults.
-func (e *EC2) showOptions(i *instanceInfo, o *launchPlan) {
+func showOptions(i *instanceInfo, o *launchPlan) {
 	if p := o.data.Placement; p != nil && p.Tenancy != "" {
 		i.Placement.Tenancy = p.Tenancy
 	}
@@ -274,11 +274,11 @@ func (e *EC2) showOptions(i *instanceInfo, o *launchPlan) {
 }
 
 // showAttachments adds network and volumes.
-func (e *EC2) showAttachments(i *instanceInfo, r *instanceRecord) {
+func (c *Config) showAttachments(i *instanceInfo, r *instanceRecord) {
 	check := true
 	i.SubnetID, i.VPCID, i.SourceDestCheck = r.SubnetID, r.VPCID, &check
 	i.PrivateIP, i.PrivateDNSName = r.PrivateIP, r.PrivateDNSName
-	i.PublicIP, i.PublicDNSName = r.publicIP, publicDNSName(e.cfg.Region, r.publicIP)
+	i.PublicIP, i.PublicDNSName = r.publicIP, publicDNSName(c.Region, r.publicIP)
 	i.Groups = groupRefs(r.order.groups)
 	for at, d := range r.order.disks {
 		i.Disks = append(i.Disks, attachedDisk{
@@ -293,13 +293,13 @@ func (e *EC2) showAttachments(i *instanceInfo, r *instanceRecord) {
 		if at == 0 && len(n.six) > 0 {
 			i.IPv6 = n.six[0].String()
 		}
-		i.Interfaces = append(i.Interfaces, e.showNIC(r, n))
+		i.Interfaces = append(i.Interfaces, c.showNIC(r, n))
 	}
 }
 
-func (e *EC2) showNIC(r *instanceRecord, n nic) attachedInterface {
+func (c *Config) showNIC(r *instanceRecord, n nic) attachedInterface {
 	a := attachedInterface{
-		ID: n.id, SubnetID: r.SubnetID, VPCID: r.VPCID, Description: n.description, Owner: e.cfg.AccountID, Status: "in-use",
+		ID: n.id, SubnetID: r.SubnetID, VPCID: r.VPCID, Description: n.description, Owner: c.AccountID, Status: "in-use",
 		MAC: macAddress(n.id), SourceDestCheck: true, Groups: groupRefs(n.groups), Type: n.kind, Tracking: n.tracking,
 		Attachment: nicAttachment{
 			ID: derivedID("eni-attach", n.id), Device: n.device, Card: n.card, Status: pick(r.State == Pending, "attaching", "attached"),
@@ -308,11 +308,11 @@ func (e *EC2) showNIC(r *instanceRecord, n nic) attachedInterface {
 	}
 	if n.ip.IsValid() {
 		ip := n.ip.String()
-		a.PrivateIP, a.PrivateDNSName = ip, privateDNSName(e.cfg.Region, ip)
+		a.PrivateIP, a.PrivateDNSName = ip, privateDNSName(c.Region, ip)
 		a.PrivateIPs = []privateIP{{IP: ip, DNS: a.PrivateDNSName, Primary: true}}
 	}
 	for _, ip := range n.more {
-		a.PrivateIPs = append(a.PrivateIPs, privateIP{IP: ip.String(), DNS: privateDNSName(e.cfg.Region, ip.String())})
+		a.PrivateIPs = append(a.PrivateIPs, privateIP{IP: ip.String(), DNS: privateDNSName(c.Region, ip.String())})
 	}
 	for _, block := range n.blocks {
 		a.Prefixes = append(a.Prefixes, ipv4Prefix{block.String()})
@@ -324,7 +324,7 @@ func (e *EC2) showNIC(r *instanceRecord, n nic) attachedInterface {
 		a.IPv6Prefixes = append(a.IPv6Prefixes, ipv6Prefix{block.String()})
 	}
 	if n.public {
-		a.Association = &publicAddress{IP: r.publicIP, DNS: publicDNSName(e.cfg.Region, r.publicIP), Owner: amazonOwners}
+		a.Association = &publicAddress{IP: r.publicIP, DNS: publicDNSName(c.Region, r.publicIP), Owner: amazonOwners}
 	}
 	return a
 }

@@ -70,7 +70,7 @@ func (e *EC2) describeInstanceStatus(_ *protocol.Request, in *describeStatusInpu
 	reachability := func(c Check) func(*instanceRecord) []string {
 		return one(func(r *instanceRecord) string { return reachable(status(c)(r)) })
 	}
-	n := e.instanceNoun()
+	n := e.cfg.instanceNoun()
 	all := e.visible()
 	n.properties = properties[*instanceRecord]{
 		"availability-zone":            n.properties["availability-zone"],

@@ -73,7 +73,7 @@ type ebsInfo struct {
 	Encryption string        `xml:"encryptionSupport"`
 	Bandwidth  *ebsBandwidth `xml:"ebsOptimizedInfo"`
 	NVMe       string        `xml:"nvmeSupport"`
-	// AttachmentLimit says whether other devices take from MaxAttachments.
+	// AttachmentLimit states whether other devices take from MaxAttachments.
 	AttachmentLimit string `xml:"attachmentLimitType"`
 	MaxAttachments  int    `xml:"maximumEbsAttachments"`
 }
@@ -146,7 +146,7 @@ type placementSupport struct {
 	Strategies []string `xml:"supportedStrategies>item"`
 }
 
-// infoOf works out what the catalog implies: what EC2 says of all types of a hypervisor or generation alike.
+// infoOf works out what the catalog implies: what EC2 states of all types of a hypervisor or generation alike.
 func infoOf(m *instanceType) *typeInfo {
 	nitro := m.Hypervisor == "nitro" || m.BareMetal
 	i := &typeInfo{

@@ -22,11 +22,11 @@ type describeInstanceTypesOutput struct {
 // maxTypesPerCall is how many types a call may name.
 const maxTypesPerCall = 100
 
-func (e *EC2) describeInstanceTypes(_ *protocol.Request, in *describeInstanceTypesInput) (*describeInstanceTypesOutput, error) {
+func (mk *market) describeInstanceTypes(_ *protocol.Request, in *describeInstanceTypesInput) (*describeInstanceTypesOutput, error) {
 	if in.IncludeUnsupportedInRegion {
 		return nil, protocol.Errorf("UnsupportedOperation", "The simulator does not know types that the region does not sell")
 	}
-	machines := e.market.types
+	machines := mk.types
 	if len(in.InstanceTypes) > 0 {
 		switch {
 		case in.MaxResults != nil:
@@ -35,7 +35,7 @@ func (e *EC2) describeInstanceTypes(_ *protocol.Request, in *describeInstanceTyp
 			return nil, invalidValue("The request must contain no more than %d instance types", maxTypesPerCall)
 		}
 		var err error
-		if machines, err = e.market.named(in.InstanceTypes); err != nil {
+		if machines, err = mk.named(in.InstanceTypes); err != nil {
 			return nil, err
 		}
 	}

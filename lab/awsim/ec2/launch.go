@@ -32,7 +32,7 @@ func (e *EC2) launch(o *launchPlan, b *batch) (*instanceRecord, error) {
 	e.counter++
 	r := &instanceRecord{
 		order: o, place: fmt.Sprintf("%016x", e.counter), reservation: b.reservation, token: b.token, index: b.count, nics: nics,
-		partition: e.partition(o),
+		partition: e.fleet.partition(o),
 		visible:   b.now.Add(e.visibleAfter()),
 		Instance:  e.instance(o, nics[0].ip, b.now),
 	}
@@ -63,7 +63,7 @@ func (e *EC2) launch(o *launchPlan, b *batch) (*instanceRecord, error) {
 // capacity finds room for n instances: in a reservation, which it returns, or, if that is nil, in the pool of the
 // order.
 func (e *EC2) capacity(o *launchPlan, n int, now time.Time) (*reservation, error) {
-	if err := e.spreadFull(o, n); err != nil {
+	if err := e.fleet.spreadFull(o, n); err != nil {
 		return nil, err
 	}
 	r, err := e.reserve(o, n, now)
@@ -73,7 +73,7 @@ func (e *EC2) capacity(o *launchPlan, n int, now time.Time) (*reservation, error
 	return nil, e.shortage(o, n)
 }
 
-// hostnameType is how instances of the plan are named: as the launch says, or as the subnet does.
+// hostnameType is how instances of the plan are named: as the launch states, or as the subnet does.
 func (o *launchPlan) hostnameType() string {
 	if o.data.DNS != nil && o.data.DNS.HostnameType != "" {
 		return o.data.DNS.HostnameType
@@ -84,7 +84,7 @@ func (o *launchPlan) hostnameType() string {
 // instance returns the Instance of a launch plan.
 func (e *EC2) instance(o *launchPlan, ip netip.Addr, now time.Time) Instance {
 	i := Instance{
-		ID: e.newID("i"), Type: o.instanceType.Name, Zone: o.subnet.Zone, ZoneID: e.zoneID(o.subnet.Zone), VPCID: o.subnet.VPCID,
+		ID: e.newID("i"), Type: o.instanceType.Name, Zone: o.subnet.Zone, ZoneID: e.cfg.zoneID(o.subnet.Zone), VPCID: o.subnet.VPCID,
 		SubnetID: o.subnet.ID, PrivateIP: ip.String(), PrivateDNSName: privateDNSName(e.cfg.Region, ip.String()), ImageID: o.image.ID,
 		Architecture: o.image.Architecture, UserData: o.userData, Tags: o.tags.instance, LaunchedAt: now,
 		VCPUs: o.vcpus(), MemoryMiB: o.instanceType.MemoryMiB, GPUs: o.instanceType.GPUs, Neuron: o.instanceType.Neuron,
@@ -126,13 +126,13 @@ func (e *EC2) shortage(o *launchPlan, n int) error {
 		return err
 	}
 	if left, limited := e.pools.left(o.pool()); limited && left < n {
-		return e.noCapacity(o)
+		return e.market.noCapacity(o)
 	}
 	return nil
 }
 
 // noCapacity words the lack of capacity of a pool.
-func (e *EC2) noCapacity(o *launchPlan) error {
+func (m *market) noCapacity(o *launchPlan) error {
 	if o.lifecycle == spotLifecycle {
 		return protocol.Errorf(
 			"InsufficientInstanceCapacity",
@@ -142,7 +142,7 @@ func (e *EC2) noCapacity(o *launchPlan) error {
 		)
 	}
 	var elsewhere []string
-	for i, z := range e.market.zones {
+	for i, z := range m.zones {
 		if o.instanceType.zones[i] && z.Name != o.subnet.Zone {
 			elsewhere = append(elsewhere, z.Name)
 		}
@@ -188,7 +188,7 @@ func (e *EC2) attachDisks(r *instanceRecord, o *launchPlan, now time.Time) {
 	}
 }
 
-// detachDisks deletes an instance's volumes, or leaves them behind as they were told. The lock must be held.
+// detachDisks deletes an instance's volumes, or leaves them behind as they were informed. The lock must be held.
 func (e *EC2) detachDisks(r *instanceRecord) {
 	for _, id := range r.volumes {
 		old := e.volumes[id]

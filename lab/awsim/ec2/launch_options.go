@@ -15,7 +15,7 @@ func processorFeatures(m *instanceType) []string { return m.Features }
 
 // resolveOptions rejects what the type of a launch plan cannot do, and what names things that the account does not
 // have.
-func (e *EC2) resolveOptions(o *launchPlan, q launchRequest) error {
+func resolveOptions(o *launchPlan, q launchRequest) error {
 	if q.data.KeyName != "" {
 		return protocol.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", q.data.KeyName)
 	}
@@ -68,7 +68,7 @@ func (s *spotMarketSpec) check() error {
 }
 
 // affordable rejects a spot request that offers less than the price.
-func (e *EC2) affordable(o *launchPlan) error {
+func (mk *market) affordable(o *launchPlan) error {
 	m := o.data.Market
 	if o.lifecycle != spotLifecycle || m == nil || m.Spot == nil || m.Spot.MaxPrice == "" {
 		return nil
@@ -77,12 +77,12 @@ func (e *EC2) affordable(o *launchPlan) error {
 	if err != nil {
 		return err // it was read before
 	}
-	return e.withinPrice(o, limit)
+	return mk.withinPrice(o, limit)
 }
 
 // withinPrice rejects a limit below the spot price of a launch plan.
-func (e *EC2) withinPrice(o *launchPlan, limit float64) error {
-	if price := e.market.price(o.pool()); price > limit {
+func (m *market) withinPrice(o *launchPlan, limit float64) error {
+	if price := m.price(o.pool()); price > limit {
 		return protocol.Errorf(
 			"SpotMaxPriceTooLow",
 			"Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.",

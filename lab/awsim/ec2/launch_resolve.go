@@ -82,9 +82,8 @@ func (o *launchPlan) pool() Pool {
 func (e *EC2) resolve(q launchRequest) (*launchPlan, error) {
 	o := &launchPlan{data: q.data, lifecycle: pick(q.spot, spotLifecycle, onDemandLifecycle)}
 	steps := []func(*launchPlan, launchRequest) error{
-		e.resolveImage, e.resolveSubnet, e.resolveMarket, e.resolveReservation, e.resolveGroups, e.resolveProfile, e.resolvePlacement,
-		e.resolveDisks,
-		e.resolveInterfaces, e.resolveOptions,
+		e.resolveImage, e.resolveSubnet, e.market.resolveMarket, e.resolveReservation, e.network.resolveGroups, e.cfg.resolveProfile,
+		e.resolvePlacement, resolveDisks, e.network.resolveInterfaces, resolveOptions,
 	}
 	for _, step := range steps {
 		if err := step(o, q); err != nil {
@@ -145,12 +144,12 @@ func (e *EC2) resolveSubnet(o *launchPlan, q launchRequest) error {
 	if p := q.data.Placement; zone == "" && p != nil {
 		zone, zoneID = p.Zone, p.ZoneID
 	}
-	zone, err := e.zoneNamed(zone, zoneID)
+	zone, err := e.market.zoneNamed(zone, zoneID)
 	if err != nil {
 		return err
 	}
 	if id == "" {
-		if o.subnet = e.defaultSubnet(zone); o.subnet == nil {
+		if o.subnet = e.network.defaultSubnet(zone); o.subnet == nil {
 			return protocol.Errorf(
 				"VPCIdNotSpecified",
 				"No default VPC for this user. GroupName is only supported for EC2-Classic and default VPC.",
@@ -184,15 +183,15 @@ func (s *Subnet) address(text string) (netip.Addr, error) {
 }
 
 // defaultSubnet returns the default subnet of a zone, or the first of any.
-func (e *EC2) defaultSubnet(zone string) *Subnet {
-	return find(e.network.subnets, func(s *Subnet) bool { return s.Default && (zone == "" || zone == s.Zone) })
+func (n *network) defaultSubnet(zone string) *Subnet {
+	return find(n.subnets, func(s *Subnet) bool { return s.Default && (zone == "" || zone == s.Zone) })
 }
 
 // resolveMarket rejects purchase options that are never available.
-func (e *EC2) resolveMarket(o *launchPlan, _ launchRequest) error {
-	if !e.market.sold(o.instanceType, o.subnet.Zone) {
+func (m *market) resolveMarket(o *launchPlan, _ launchRequest) error {
+	if !m.sold(o.instanceType, o.subnet.Zone) {
 		var elsewhere []string
-		for i, z := range e.market.zones {
+		for i, z := range m.zones {
 			if o.instanceType.zones[i] {
 				elsewhere = append(elsewhere, z.Name)
 			}
@@ -200,7 +199,7 @@ func (e *EC2) resolveMarket(o *launchPlan, _ launchRequest) error {
 		return protocol.Errorf("Unsupported", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s). "+
 			"Please retry your request by not specifying an Availability Zone or choosing %s.", o.instanceType.Name, o.subnet.Zone, strings.Join(elsewhere, ", "))
 	}
-	if e.market.price(o.pool()) == 0 {
+	if m.price(o.pool()) == 0 {
 		return protocol.Errorf(
 			"Unsupported",
 			"The requested configuration is currently not supported. Please check the documentation for supported configurations.",
@@ -209,20 +208,20 @@ func (e *EC2) resolveMarket(o *launchPlan, _ launchRequest) error {
 	return nil
 }
 
-func (e *EC2) resolveGroups(o *launchPlan, q launchRequest) error {
+func (n *network) resolveGroups(o *launchPlan, q launchRequest) error {
 	if len(q.data.SecurityGroups) > 0 {
 		return combination("The parameter groupName cannot be used with the parameter subnet")
 	}
 	var err error
-	o.groups, err = e.groupsIn(o.subnet, q.data.SecurityGroupIDs)
+	o.groups, err = n.groupsIn(o.subnet, q.data.SecurityGroupIDs)
 	return err
 }
 
 // groupsIn looks up security groups for a subnet; none given means the default group of its VPC.
-func (e *EC2) groupsIn(s *Subnet, ids []string) ([]*SecurityGroup, error) {
+func (n *network) groupsIn(s *Subnet, ids []string) ([]*SecurityGroup, error) {
 	if len(ids) == 0 {
 		return []*SecurityGroup{
-			find(e.network.groups, func(g *SecurityGroup) bool { return g.VPCID == s.VPCID && g.Name == defaultGroup }),
+			find(n.groups, func(g *SecurityGroup) bool { return g.VPCID == s.VPCID && g.Name == defaultGroup }),
 		}, nil
 	}
 	var groups []*SecurityGroup
@@ -230,7 +229,7 @@ func (e *EC2) groupsIn(s *Subnet, ids []string) ([]*SecurityGroup, error) {
 		if err := groupIDs().check(id); err != nil {
 			return nil, err
 		}
-		g := e.network.group(id)
+		g := n.group(id)
 		switch {
 		case g == nil:
 			return nil, groupIDs().absent(id)
@@ -242,7 +241,7 @@ func (e *EC2) groupsIn(s *Subnet, ids []string) ([]*SecurityGroup, error) {
 	return groups, nil
 }
 
-func (e *EC2) resolveProfile(o *launchPlan, q launchRequest) error {
+func (c *Config) resolveProfile(o *launchPlan, q launchRequest) error {
 	spec := q.data.Profile
 	if spec == nil || spec.Name == "" && spec.ARN == "" {
 		return nil
@@ -253,10 +252,10 @@ func (e *EC2) resolveProfile(o *launchPlan, q launchRequest) error {
 	}
 	var profile InstanceProfile
 	var found bool
-	if e.cfg.Profiles != nil {
-		profile, found = e.cfg.Profiles.InstanceProfile(name)
+	if c.Profiles != nil {
+		profile, found = c.Profiles.InstanceProfile(name)
 	}
-	heard := e.cfg.Clock.Now().Add(-e.cfg.Timing.ProfileVisible)
+	heard := c.Clock.Now().Add(-c.Timing.ProfileVisible)
 	if !found || profile.Created.After(heard) || spec.ARN != "" && spec.ARN != profile.ARN {
 		return invalidValue("Value (%s) for parameter iamInstanceProfile.%s is invalid. Invalid IAM Instance Profile %s",
 			value, parameter, pick(parameter == "arn", "ARN", "name"))
@@ -285,7 +284,7 @@ func (e *EC2) resolvePlacement(o *launchPlan, q launchRequest) error {
 }
 
 // resolveDisks lays the requested block devices over those of the image.
-func (e *EC2) resolveDisks(o *launchPlan, q launchRequest) error {
+func resolveDisks(o *launchPlan, q launchRequest) error {
 	for _, d := range o.image.Disks {
 		o.disks = append(
 			o.disks,

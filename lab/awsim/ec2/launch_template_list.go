@@ -131,7 +131,7 @@ func (e *EC2) wantedVersions(in *describeVersionsInput) ([]versionInfo, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if in.templateRef == (templateRef{}) {
-		return e.aliasedVersions(in.Versions)
+		return e.templates.aliasedVersions(in.Versions)
 	}
 	t, err := e.templates.find(in.templateRef)
 	if err != nil {
@@ -165,8 +165,8 @@ func (e *EC2) wantedVersions(in *describeVersionsInput) ([]versionInfo, error) {
 }
 
 // aliasedVersions returns the latest or default versions of all templates, which is all that a call without a template
-// may ask for.
-func (e *EC2) aliasedVersions(names []string) ([]versionInfo, error) {
+// may request.
+func (lt *templates) aliasedVersions(names []string) ([]versionInfo, error) {
 	var list []versionInfo
 	if len(names) == 0 {
 		return nil, protocol.Errorf("MissingParameter", "Either the launch template ID or the launch template name must be specified")
@@ -175,8 +175,8 @@ func (e *EC2) aliasedVersions(names []string) ([]versionInfo, error) {
 		if name != "$Latest" && name != "$Default" {
 			return nil, invalidValue("Only $Latest and $Default are allowed when no launch template is specified")
 		}
-		for _, t := range e.templates.byID {
-			if !e.templates.known(t) {
+		for _, t := range lt.byID {
+			if !lt.known(t) {
 				continue
 			}
 			v, err := t.resolve(name)

@@ -128,7 +128,7 @@ func (w *watcher) take() []InstanceEvent {
 	return taken
 }
 
-// run delivers until ctx ends, then closes out.
+// run delivers until ctx is done, then closes out.
 func (w *watcher) run(ctx context.Context, out chan<- InstanceEvent) {
 	defer close(out)
 	for {
@@ -148,7 +148,7 @@ func (w *watcher) run(ctx context.Context, out chan<- InstanceEvent) {
 }
 
 // Watch reports every change of an instance's state, beginning with all instances as they are. The channel is closed
-// when ctx ends; a slow reader loses nothing.
+// when ctx is done; a slow reader loses nothing.
 func (e *EC2) Watch(ctx context.Context) <-chan InstanceEvent {
 	w := &watcher{signal: make(chan struct{}, 1)}
 	e.applyDueTransitions()
@@ -258,7 +258,7 @@ func (e *EC2) applyTransition(t transition) {
 	e.enterState(r, t.to, t.at)
 }
 
-// enterState puts an instance into a state at a time, plans what follows from it and tells the watchers. The lock must
+// enterState puts an instance into a state at a time, plans what follows from it and reports the watchers. The lock must
 // be held; the caller arms the timer.
 func (e *EC2) enterState(r *instanceRecord, state string, at time.Time) *instanceRecord {
 	r = e.fleet.put(r, func(r *instanceRecord) { r.State, r.StateChangedAt = state, at })
@@ -273,19 +273,19 @@ func (e *EC2) enterState(r *instanceRecord, state string, at time.Time) *instanc
 		r = e.leave(r)
 	case Terminated:
 		r = e.leave(r)
-		e.detach(r)
+		e.network.detach(r)
 		e.detachDisks(r)
 		e.scheduleTransition(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})
 	}
-	e.notify(r)
+	e.fleet.notify(r)
 	e.publish(stateChanged(r, at))
 	return r
 }
 
 // notify reports an instance to all that watch. The lock must be held.
-func (e *EC2) notify(r *instanceRecord) {
+func (in *instances) notify(r *instanceRecord) {
 	event := InstanceEvent{Instance: r.clone()}
-	for w := range e.fleet.watchers {
+	for w := range in.watchers {
 		w.add(event)
 	}
 }

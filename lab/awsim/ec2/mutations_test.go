@@ -88,7 +88,7 @@ func TestModifySubnetAttribute(t *testing.T) {
 	wantError(t, err, "InvalidSubnetID.NotFound", "subnet-0123456789abcdef0")
 }
 
-// Instances are named by their ID where the subnet says so, unless the launch says otherwise.
+// Instances are named by their ID where the subnet reports it, unless the launch states otherwise.
 func TestInstancesAreNamedAsTheirSubnetSays(t *testing.T) {
 	a := open(t)
 	ctx := t.Context()
@@ -204,7 +204,7 @@ func TestTagsAreCopiedWithAnImage(t *testing.T) {
 	}
 }
 
-// Capacity is reserved, changed and given back through the API.
+// Capacity is reserved, changed and returned through the API.
 func TestCapacityReservationOfATest(t *testing.T) {
 	a := open(t)
 	ctx := t.Context()

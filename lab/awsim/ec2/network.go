@@ -114,7 +114,7 @@ func (e *EC2) AddSubnet(s Subnet) (string, error) {
 		return "", fmt.Errorf("add subnet: CIDR %s: not within %s", s.CIDR, vpc.CIDR)
 	case s.IPv6CIDR.IsValid() && (!s.IPv6CIDR.Addr().Is6() || s.IPv6CIDR.Bits() != 64), s.AssignIPv6 && !s.IPv6CIDR.IsValid():
 		return "", fmt.Errorf("add subnet: IPv6 CIDR %s: no /64", s.IPv6CIDR)
-	case e.zoneID(s.Zone) == "":
+	case e.cfg.zoneID(s.Zone) == "":
 		return "", fmt.Errorf("add subnet: no zone %q", s.Zone)
 	}
 	for _, other := range e.network.subnets {
@@ -170,8 +170,8 @@ func (e *EC2) AddRouteTable(t RouteTable) (string, error) {
 // Zones returns the availability zones of the region in order.
 func (e *EC2) Zones() []Zone { return regionZones(e.cfg.Region) }
 
-func (e *EC2) zoneID(name string) string {
-	for _, z := range regionZones(e.cfg.Region) {
+func (c *Config) zoneID(name string) string {
+	for _, z := range regionZones(c.Region) {
 		if z.Name == name {
 			return z.ID
 		}

@@ -165,8 +165,8 @@ func (e *EC2) subnetInfos() []subnetInfo {
 	infos := make([]subnetInfo, len(e.network.subnets))
 	for i, s := range e.network.subnets {
 		infos[i] = subnetInfo{
-			ID: s.ID, ARN: e.arn("subnet/" + s.ID), State: "available", Owner: e.cfg.AccountID, VPCID: s.VPCID, CIDR: s.CIDR.String(),
-			Available: e.network.addrs[s.ID].available(), Zone: s.Zone, ZoneID: e.zoneID(s.Zone), Default: s.Default,
+			ID: s.ID, ARN: e.cfg.arn("subnet/" + s.ID), State: "available", Owner: e.cfg.AccountID, VPCID: s.VPCID, CIDR: s.CIDR.String(),
+			Available: e.network.addrs[s.ID].available(), Zone: s.Zone, ZoneID: e.cfg.zoneID(s.Zone), Default: s.Default,
 			PublicIP: s.MapPublicIP, AssignV6: s.AssignIPv6, tags: s.Tags,
 			Hostnames: dnsSpec{HostnameType: cmp.Or(s.HostnameType, ipName), A: new(bool), AAAA: new(bool)},
 		}
@@ -246,7 +246,7 @@ func (e *EC2) describeSecurityGroups(_ *protocol.Request, in *describeGroupsInpu
 	out := &describeGroupsOutput{Next: p.next}
 	for _, g := range p.items {
 		out.Groups = append(out.Groups, groupInfo{
-			ID: g.ID, ARN: e.arn("security-group/" + g.ID), Name: g.Name, Description: g.Description, Owner: e.cfg.AccountID, VPCID: g.VPCID,
+			ID: g.ID, ARN: e.cfg.arn("security-group/" + g.ID), Name: g.Name, Description: g.Description, Owner: e.cfg.AccountID, VPCID: g.VPCID,
 			Ingress: e.permissions(g.Ingress), Egress: e.permissions(g.Egress), Tags: tagList(g.Tags),
 		})
 	}
@@ -378,8 +378,8 @@ func (e *EC2) association(t *RouteTable, subnet string) association {
 	}
 }
 
-func (e *EC2) arn(resource string) string {
-	return "arn:aws:ec2:" + e.cfg.Region + ":" + e.cfg.AccountID + ":" + resource
+func (c *Config) arn(resource string) string {
+	return "arn:aws:ec2:" + c.Region + ":" + c.AccountID + ":" + resource
 }
 
 // locked reads state under the lock.

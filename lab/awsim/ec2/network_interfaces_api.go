@@ -90,7 +90,7 @@ func (e *EC2) describeNetworkInterfaces(_ *protocol.Request, in *describeInterfa
 	out := &describeInterfacesOutput{Next: p.next}
 	for _, a := range p.items {
 		info := nicInfo{
-			attachedInterface: e.showNIC(a.instance, a.nic), Zone: a.instance.Zone, ZoneID: a.instance.ZoneID, Tags: tagList(a.tags),
+			attachedInterface: e.cfg.showNIC(a.instance, a.nic), Zone: a.instance.Zone, ZoneID: a.instance.ZoneID, Tags: tagList(a.tags),
 		}
 		info.Attachment = nicAttachedTo{info.attachedInterface.Attachment, a.instance.ID, e.cfg.AccountID}
 		out.Interfaces = append(out.Interfaces, info)

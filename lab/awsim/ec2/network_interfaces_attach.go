@@ -40,7 +40,7 @@ func (o *launchPlan) prefixesNeeded() int {
 	return need
 }
 
-func (e *EC2) noAddresses(o *launchPlan) error {
+func noAddresses(o *launchPlan) error {
 	return protocol.Errorf("InsufficientFreeAddressesInSubnet",
 		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", o.subnet.ID)
 }
@@ -49,7 +49,7 @@ func (e *EC2) noAddresses(o *launchPlan) error {
 func (e *EC2) attach(o *launchPlan) ([]nic, error) {
 	addrs := e.network.addrs[o.subnet.ID]
 	if addrs.available() < o.addressesNeeded() {
-		return nil, e.noAddresses(o)
+		return nil, noAddresses(o)
 	}
 	if o.privateIP.IsValid() && !addrs.takeThis(o.privateIP) {
 		return nil, protocol.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", o.privateIP)
@@ -69,7 +69,7 @@ func (e *EC2) attach(o *launchPlan) ([]nic, error) {
 			nics[i].more = append(nics[i].more, ip)
 		}
 		if !nics[i].fill(addrs, e.network.addrs6[o.subnet.ID]) {
-			e.releaseAddresses(addrs, nics)
+			releaseAddresses(addrs, nics)
 			return nil, noBlocks()
 		}
 	}
@@ -102,10 +102,10 @@ func (n *nic) fill(addrs *addresses, addrs6 *addresses6) bool {
 	return true
 }
 
-// detach gives back the addresses of an instance. The lock must be held.
-func (e *EC2) detach(r *instanceRecord) { e.releaseAddresses(e.network.addrs[r.SubnetID], r.nics) }
+// detach returns the addresses of an instance. The lock must be held.
+func (n *network) detach(r *instanceRecord) { releaseAddresses(n.addrs[r.SubnetID], r.nics) }
 
-func (e *EC2) releaseAddresses(addrs *addresses, nics []nic) {
+func releaseAddresses(addrs *addresses, nics []nic) {
 	for _, n := range nics {
 		if n.ip.IsValid() {
 			addrs.release(n.ip)

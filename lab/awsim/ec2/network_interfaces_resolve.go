@@ -2,10 +2,10 @@ package ec2
 
 import "github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 
-func (e *EC2) resolveInterfaces(o *launchPlan, q launchRequest) error {
+func (n *network) resolveInterfaces(o *launchPlan, q launchRequest) error {
 	if len(q.data.Interfaces) == 0 {
 		nic := plannedInterface{kind: "interface", groups: o.groups, public: o.subnet.MapPublicIP}
-		err := e.planIPv6(&nic, o, interfaceSpec{})
+		err := planIPv6(&nic, o, interfaceSpec{})
 		o.nics = []plannedInterface{nic}
 		return err
 	}
@@ -19,7 +19,7 @@ func (e *EC2) resolveInterfaces(o *launchPlan, q launchRequest) error {
 	}
 	efas := 0
 	for i, spec := range q.data.Interfaces {
-		nic, err := e.planInterface(o, spec)
+		nic, err := n.planInterface(o, spec)
 		if err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ func (e *EC2) resolveInterfaces(o *launchPlan, q launchRequest) error {
 	return nil
 }
 
-func (e *EC2) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface, error) {
+func (n *network) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface, error) {
 	nic := plannedInterface{device: *spec.DeviceIndex, kind: "interface", description: spec.Description}
 	if spec.Type != "" {
 		nic.kind = spec.Type
@@ -59,10 +59,10 @@ func (e *EC2) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface
 		return nic, combination("A launch template's network interface names the subnet %s, the request %s", spec.SubnetID, o.subnet.ID)
 	}
 	var err error
-	if nic.groups, err = e.groupsIn(o.subnet, spec.Groups); err != nil {
+	if nic.groups, err = n.groupsIn(o.subnet, spec.Groups); err != nil {
 		return nic, err
 	}
-	if err := e.planIPv6(&nic, o, spec); err != nil {
+	if err := planIPv6(&nic, o, spec); err != nil {
 		return nic, err
 	}
 	// The interfaces of EFA have the index 1 on all cards but the first, also where a card has but one.
@@ -93,7 +93,7 @@ func (e *EC2) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface
 	return nic, nil
 }
 
-// planAddress takes the address that the nth interface asks for.
+// planAddress takes the address that the nth interface requests.
 func (o *launchPlan) planAddress(n int, spec interfaceSpec) (err error) {
 	switch {
 	case spec.PrivateIP == "":
@@ -108,7 +108,7 @@ func (o *launchPlan) planAddress(n int, spec interfaceSpec) (err error) {
 }
 
 // planIPv6 plans the addresses of that family.
-func (e *EC2) planIPv6(nic *plannedInterface, o *launchPlan, spec interfaceSpec) error {
+func planIPv6(nic *plannedInterface, o *launchPlan, spec interfaceSpec) error {
 	if spec.IPv6Prefixes != nil {
 		nic.prefixes6 = *spec.IPv6Prefixes
 	}

@@ -29,7 +29,7 @@ func (a *account) in(t *testing.T, subnet string, edit func(*types.InstanceNetwo
 	return *out.Instances[0].InstanceId, nil
 }
 
-// TestPrefixes: prefixes are blocks of the subnet of their own, and come back when their instance ends.
+// TestPrefixes: prefixes are blocks of the subnet of their own, and come back when their instance terminates.
 func TestPrefixes(t *testing.T) {
 	a := open(t)
 	two := func(n *types.InstanceNetworkInterfaceSpecification) { n.Ipv4PrefixCount = aws.Int32(2) }

@@ -25,7 +25,7 @@ type offering struct {
 	Location     string `xml:"location"`
 }
 
-func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
+func (m *market) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOfferingsInput) (*describeOfferingsOutput, error) {
 	if err := oneOf("LocationType", in.LocationType, "region", "availability-zone", "availability-zone-id"); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (e *EC2) describeInstanceTypeOfferings(_ *protocol.Request, in *describeOff
 			"location":      one(func(o offering) string { return o.Location }),
 		},
 	}
-	p, err := n.list(in.listInput, nil, e.market.offerings(in.LocationType))
+	p, err := n.list(in.listInput, nil, m.offerings(in.LocationType))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func spotProducts(t *instanceType) map[string]float64 {
 }
 
 // describeSpotPriceHistory quotes one price per type, zone and product. The simulated prices do not move, so whatever
-// the period asked for, the price in force is the one that was set before it.
+// the period requested, the price in force is the one that was set before it.
 func (e *EC2) describeSpotPriceHistory(_ *protocol.Request, in *describeSpotPricesInput) (*describeSpotPricesOutput, error) {
 	if in.Start != nil && in.End != nil && in.End.Before(*in.Start) {
 		return nil, invalidValue("The start time must be before the end time")

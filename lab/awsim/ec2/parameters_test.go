@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// TestParametersTakeEffect: what a launch asks for is what the instance then has.
+// TestParametersTakeEffect: what a launch requests is what the instance then has.
 func TestParametersTakeEffect(t *testing.T) {
 	nic := func(edit func(*types.InstanceNetworkInterfaceSpecification)) func(*account, *awsec2.RunInstancesInput) {
 		return func(a *account, in *awsec2.RunInstancesInput) {

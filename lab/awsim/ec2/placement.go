@@ -98,7 +98,7 @@ func (e *EC2) groupToDelete(name string, now time.Time) (*placementGroup, error)
 	if g == nil || !g.deleted.IsZero() {
 		return nil, groupUnknown(name)
 	}
-	if slices.ContainsFunc(e.members(g), func(r *instanceRecord) bool { return r.State != Terminated }) {
+	if slices.ContainsFunc(e.fleet.members(g), func(r *instanceRecord) bool { return r.State != Terminated }) {
 		return nil, protocol.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
 	}
 	return g, nil
@@ -129,8 +129,8 @@ func (e *EC2) exists(g *placementGroup, now time.Time) bool {
 }
 
 // members are the instances of a group that are not terminated. The lock must be held.
-func (e *EC2) members(g *placementGroup) []*instanceRecord {
-	return slices.DeleteFunc(e.fleet.list(), func(r *instanceRecord) bool {
+func (in *instances) members(g *placementGroup) []*instanceRecord {
+	return slices.DeleteFunc(in.list(), func(r *instanceRecord) bool {
 		return r.State == Terminated || r.order.placed == nil || r.order.placed.ID != g.ID
 	})
 }
@@ -193,12 +193,12 @@ func checkGroupID(id string) error {
 
 // spreadFull returns an error if a spread group has no room for n more instances in the zone of a launch plan. The lock
 // must be held.
-func (e *EC2) spreadFull(o *launchPlan, n int) error {
+func (fl *instances) spreadFull(o *launchPlan, n int) error {
 	if o.placed == nil || o.placed.Strategy != groupSpread {
 		return nil
 	}
 	there := 0
-	for _, r := range e.members(o.placed) {
+	for _, r := range fl.members(o.placed) {
 		if r.Zone == o.subnet.Zone && r.State != ShuttingDown {
 			there++
 		}
@@ -210,9 +210,9 @@ func (e *EC2) spreadFull(o *launchPlan, n int) error {
 		"You have reached the limit of instances in this spread placement group for the Availability Zone %s.", o.subnet.Zone).WithStatus(500)
 }
 
-// partition is that of a new instance: the one that was asked for, else the emptiest. 0 without partitions. The lock
+// partition is that of a new instance: the one that was requested, else the emptiest. 0 without partitions. The lock
 // must be held.
-func (e *EC2) partition(o *launchPlan) int {
+func (in *instances) partition(o *launchPlan) int {
 	if o.placed == nil || o.placed.Strategy != groupPartition {
 		return 0
 	}
@@ -220,7 +220,7 @@ func (e *EC2) partition(o *launchPlan) int {
 		return *asked
 	}
 	used := make([]int, o.placed.Partitions+1)
-	for _, r := range e.members(o.placed) {
+	for _, r := range in.members(o.placed) {
 		used[r.partition]++
 	}
 	least := 1
@@ -256,10 +256,10 @@ type placementGroupInfo struct {
 	tags        map[string]string
 }
 
-func (e *EC2) showGroup(g *placementGroup) placementGroupInfo {
+func (c *Config) showGroup(g *placementGroup) placementGroupInfo {
 	i := placementGroupInfo{
 		ID: g.ID, Name: g.Name, State: pick(g.deleted.IsZero(), groupAvailable, groupDeleting), Strategy: g.Strategy,
-		ARN:         fmt.Sprintf("arn:aws:ec2:%s:%s:placement-group/%s", e.cfg.Region, e.cfg.AccountID, g.Name),
+		ARN:         fmt.Sprintf("arn:aws:ec2:%s:%s:placement-group/%s", c.Region, c.AccountID, g.Name),
 		SpreadLevel: pick(g.Strategy == groupSpread, "rack", ""), Tags: tagList(g.Tags), tags: g.Tags,
 	}
 	if g.Partitions > 0 {
@@ -298,7 +298,7 @@ func (e *EC2) describePlacementGroups(_ *protocol.Request, in *describePlacement
 	}
 	out := &describePlacementGroupsOutput{}
 	for _, g := range e.groups {
-		shown := e.showGroup(g)
+		shown := e.cfg.showGroup(g)
 		picked := len(wanted) == 0 || slices.Contains(in.IDs, g.ID) || slices.Contains(in.Names, g.Name)
 		if picked && e.exists(g, now) && match(shown) {
 			out.Groups = append(out.Groups, shown)

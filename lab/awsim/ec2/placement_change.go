@@ -61,7 +61,7 @@ func (e *EC2) createPlacementGroup(r *protocol.Request, in *createPlacementGroup
 		return nil, err
 	}
 	r.Touch(added.ID)
-	return &createPlacementGroupOutput{Group: e.showGroup(added)}, nil
+	return &createPlacementGroupOutput{Group: e.cfg.showGroup(added)}, nil
 }
 
 type deletePlacementGroupInput struct {

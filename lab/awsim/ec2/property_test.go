@@ -36,7 +36,7 @@ func TestGlobIsARegularExpression(t *testing.T) {
 	})
 }
 
-// TestAddressesAreLikeASet takes and gives back addresses beside a set of those in use.
+// TestAddressesAreLikeASet takes and returns addresses beside a set of those in use.
 func TestAddressesAreLikeASet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cidr := netip.MustParsePrefix("10.0.0.32/28")

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// Quotas count vCPUs of a class and lifecycle that run; what ends gives its own back.
+// Quotas count vCPUs of a class and lifecycle that run; what finishes gives its own back.
 func TestQuotas(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)

@@ -87,7 +87,7 @@ type regionInfo struct {
 }
 
 // describeRegions knows the one region of the account.
-func (e *EC2) describeRegions(_ *protocol.Request, in *describeRegionsInput) (*describeRegionsOutput, error) {
+func (c *Config) describeRegions(_ *protocol.Request, in *describeRegionsInput) (*describeRegionsOutput, error) {
 	match, err := compileFilters(in.Filters, properties[regionInfo]{
 		"endpoint":      one(func(r regionInfo) string { return r.Endpoint }),
 		"opt-in-status": one(func(r regionInfo) string { return r.OptIn }),
@@ -97,7 +97,7 @@ func (e *EC2) describeRegions(_ *protocol.Request, in *describeRegionsInput) (*d
 		return nil, err
 	}
 	for _, name := range in.Names {
-		if name != e.cfg.Region {
+		if name != c.Region {
 			return nil, invalidValue("Invalid region name: [%s]", name)
 		}
 	}
@@ -105,7 +105,7 @@ func (e *EC2) describeRegions(_ *protocol.Request, in *describeRegionsInput) (*d
 		return nil, dryRun()
 	}
 	out := &describeRegionsOutput{}
-	info := regionInfo{Name: e.cfg.Region, Endpoint: "ec2." + e.cfg.Region + ".amazonaws.com", OptIn: "opt-in-not-required"}
+	info := regionInfo{Name: c.Region, Endpoint: "ec2." + c.Region + ".amazonaws.com", OptIn: "opt-in-not-required"}
 	if match(info) {
 		out.Regions = append(out.Regions, info)
 	}

@@ -43,7 +43,7 @@ type CapacityReservation struct {
 	// OwnerID is the account that shares it; empty = the account itself.
 	OwnerID string
 	Tags    map[string]string
-	// State is active, scheduled, expired or cancelled; read only.
+	// State is active, scheduled, expired or canceled; read only.
 	State string
 }
 
@@ -53,7 +53,7 @@ type reservation struct {
 	created   time.Time
 	used      int
 	cancelled bool
-	// ended tells that what follows from the end has been done.
+	// ended reports that what follows from the end has been done.
 	ended bool
 }
 
@@ -96,7 +96,7 @@ func (e *EC2) CancelCapacityReservation(id string) error {
 	return nil
 }
 
-// CapacityReservations returns all reservations, ended ones included, in the order in which they were added.
+// CapacityReservations returns all reservations, finished ones included, in the order in which they were added.
 func (e *EC2) CapacityReservations() []CapacityReservation {
 	now := e.applyDueTransitions()
 	e.mu.RLock()
@@ -145,7 +145,7 @@ func (r *reservation) ends() time.Time {
 	return r.End
 }
 
-// dueReservations are those that have ended since somebody last looked. The lock must be held.
+// dueReservations are those that have finished since somebody last looked. The lock must be held.
 func (e *EC2) dueReservations(now time.Time) []*reservation {
 	var due []*reservation
 	for _, r := range e.reservations {

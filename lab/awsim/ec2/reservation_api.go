@@ -52,15 +52,15 @@ type capacityReservationInfo struct {
 	tags          map[string]string
 }
 
-func (e *EC2) showReservation(r *reservation, now time.Time) capacityReservationInfo {
+func (c *Config) showReservation(r *reservation, now time.Time) capacityReservationInfo {
 	shown := r.at(now)
 	start := shown.Start
 	if start.IsZero() {
 		start = r.created
 	}
 	return capacityReservationInfo{
-		ID: shown.ID, Owner: shown.OwnerID, Zone: shown.Zone, ZoneID: e.zoneID(shown.Zone), InstanceType: shown.InstanceType,
-		ARN:      fmt.Sprintf("arn:aws:ec2:%s:%s:capacity-reservation/%s", e.cfg.Region, shown.OwnerID, shown.ID),
+		ID: shown.ID, Owner: shown.OwnerID, Zone: shown.Zone, ZoneID: c.zoneID(shown.Zone), InstanceType: shown.InstanceType,
+		ARN:      fmt.Sprintf("arn:aws:ec2:%s:%s:capacity-reservation/%s", c.Region, shown.OwnerID, shown.ID),
 		Platform: "Linux/UNIX", Tenancy: "default", Total: shown.Total, Available: shown.Available, State: shown.State,
 		Created: stamp(r.created), Start: stamp(start), End: stamp(shown.End), EndType: pick(shown.End.IsZero(), "unlimited", "limited"),
 		Criteria: pick(shown.Targeted, "targeted", "open"), Type: pick(shown.Block, capacityBlock, "default"),
@@ -93,7 +93,7 @@ func (e *EC2) describeCapacityReservations(_ *protocol.Request, in *describeRese
 	all := locked(e, func() []capacityReservationInfo {
 		out := make([]capacityReservationInfo, len(e.reservations))
 		for i, r := range e.reservations {
-			out[i] = e.showReservation(r, now)
+			out[i] = e.cfg.showReservation(r, now)
 		}
 		return out
 	})

@@ -34,7 +34,7 @@ type createReservationOutput struct {
 	Reservation capacityReservationInfo `xml:"capacityReservation"`
 }
 
-// How a reservation ends: see checkEnd.
+// How a reservation expires: see checkEnd.
 const (
 	endUnlimited = "unlimited"
 	endLimited   = "limited"
@@ -71,7 +71,7 @@ func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservati
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	zone, err := e.reservedZone(in)
+	zone, err := e.cfg.reservedZone(in)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +106,13 @@ func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservati
 		e.reservations = append(e.reservations, made)
 		e.setTimer()
 		r.Touch(made.ID)
-		return &createReservationOutput{Reservation: e.showReservation(made, now)}, nil
+		return &createReservationOutput{Reservation: e.cfg.showReservation(made, now)}, nil
 	})
 }
 
 // reservedZone is the zone that a request names by its name or its ID.
-func (e *EC2) reservedZone(in *createReservationInput) (string, error) {
-	for _, z := range regionZones(e.cfg.Region) {
+func (c *Config) reservedZone(in *createReservationInput) (string, error) {
+	for _, z := range regionZones(c.Region) {
 		if cmp.Or(in.Zone, in.ZoneID) == pick(in.Zone != "", z.Name, z.ID) {
 			return z.Name, nil
 		}
@@ -158,7 +158,7 @@ type modifyReservationInput struct {
 	Info   *unsupported `query:"AdditionalInfo,unsupported"`
 }
 
-// modifyCapacityReservation changes how many instances a reservation holds, when it ends, and which instances match it.
+// modifyCapacityReservation changes how many instances a reservation holds, when it finishes, and which instances match it.
 func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservationInput) (*changed, error) {
 	now := e.applyDueTransitions()
 	err := oneOf("InstanceMatchCriteria", in.Criteria, "open", "targeted")
@@ -202,7 +202,7 @@ func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservati
 	return &changed{Return: true}, nil
 }
 
-// reservationToChange is a reservation of the account's own that has not ended. The lock must be held.
+// reservationToChange is a reservation of the account's own that has not finished. The lock must be held.
 func (e *EC2) reservationToChange(r *protocol.Request, id string, now time.Time) (*reservation, error) {
 	if err := reservationIDs().check(id); err != nil {
 		return nil, err

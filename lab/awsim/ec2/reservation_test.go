@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
 
-// into makes a template use reservations as preference and target say.
+// into makes a template use reservations as preference and target state.
 func into(preference types.CapacityReservationPreference, id string, market types.MarketType) func(*types.RequestLaunchTemplateData) {
 	return func(d *types.RequestLaunchTemplateData) {
 		d.CapacityReservationSpecification = &types.LaunchTemplateCapacityReservationSpecificationRequest{
@@ -56,7 +56,7 @@ func (a *account) available(t testing.TB) map[string]int32 {
 	return out
 }
 
-// inZoneA asks for n m5.large in the first zone.
+// inZoneA requests n m5.large in the first zone.
 func (a *account) inZoneA(template string, n int32) *awsec2.CreateFleetInput {
 	in := a.fleetOf(template, n, "m5.large")
 	in.LaunchTemplateConfigs[0].Overrides = in.LaunchTemplateConfigs[0].Overrides[:1]
@@ -210,7 +210,7 @@ func TestMarketsOfReservations(t *testing.T) {
 				t.Errorf("lifecycle %s, reservation %v", i.InstanceLifecycle, i.CapacityReservationId)
 			}
 			// Half an hour before its end EC2 takes the instances of a block. Others stay, and leave the reservation when it
-			// ends.
+			// finishes.
 			a.Clock.Advance(end.Sub(a.Clock.Now()) - 29*time.Minute)
 			if i := a.Sim.Instances()[0]; (i.State == "terminated") != (name == "capacity-block") ||
 				(i.CapacityReservationID == id) != (i.State == "running") {
@@ -304,7 +304,7 @@ func TestDescribeCapacityReservations(t *testing.T) {
 	}
 }
 
-// The owner of an interruptible reservation takes a place back: the instance ends after its notice, and no other takes its place.
+// The owner of an interruptible reservation takes a place back: the instance terminates after its notice, and no other takes its place.
 func TestAReclaimedPlaceIsNotGivenAgain(t *testing.T) {
 	a := open(t)
 	id := a.reserve(t, 1, func(r *awsim.CapacityReservation) { r.Interruptible = true })

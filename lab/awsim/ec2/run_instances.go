@@ -59,7 +59,7 @@ func (e *EC2) runInstances(r *protocol.Request, in *runInstancesInput) (*reserva
 	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	q, err := e.runRequest(in)
+	q, err := e.templates.runRequest(in)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (e *EC2) runInstances(r *protocol.Request, in *runInstancesInput) (*reserva
 	if err != nil {
 		return nil, err
 	}
-	if err := e.affordable(o); err != nil {
+	if err := e.market.affordable(o); err != nil {
 		return nil, err
 	}
 	if err := r.Authorize(e.launching(o, q)...); err != nil {
@@ -85,11 +85,11 @@ func (e *EC2) runInstances(r *protocol.Request, in *runInstancesInput) (*reserva
 }
 
 // runRequest lays the parameters over the launch template that they name. The lock must be held.
-func (e *EC2) runRequest(in *runInstancesInput) (launchRequest, error) {
+func (lt *templates) runRequest(in *runInstancesInput) (launchRequest, error) {
 	data := in.templateData
 	q := launchRequest{data: &data, subnetID: in.SubnetID, privateIP: in.PrivateIP}
 	if in.Template != nil {
-		t, err := e.templates.find(in.Template.templateRef)
+		t, err := lt.find(in.Template.templateRef)
 		if err != nil {
 			return q, err
 		}
@@ -148,7 +148,7 @@ func (e *EC2) run(r *protocol.Request, o *launchPlan, b *batch, n instanceCount)
 	}
 	e.setTimer()
 	r.Touch(idsOf(launched)...)
-	shown, err := e.showReservations(launched)
+	shown, err := e.cfg.showReservations(launched)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (e *EC2) canLaunch(o *launchPlan, n int, now time.Time) error {
 	}
 	addrs := e.network.addrs[o.subnet.ID]
 	if addrs.available() < n*o.addressesNeeded() {
-		return e.noAddresses(o)
+		return noAddresses(o)
 	}
 	if blocks := o.prefixesNeeded(); blocks > 0 && addrs.prefixes() < n*blocks {
 		return noBlocks()

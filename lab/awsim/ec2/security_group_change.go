@@ -48,7 +48,7 @@ func (e *EC2) createSecurityGroup(r *protocol.Request, in *createGroupInput) (*c
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	vpc, err := e.vpcFor(in.VPCID)
+	vpc, err := e.network.vpcFor(in.VPCID)
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +69,13 @@ func (e *EC2) createSecurityGroup(r *protocol.Request, in *createGroupInput) (*c
 	}
 	e.network.groups = append(e.network.groups, g)
 	r.Touch(g.ID)
-	return &createGroupOutput{ID: g.ID, ARN: e.arn("security-group/" + g.ID), Tags: tagList(tags), Return: true}, nil
+	return &createGroupOutput{ID: g.ID, ARN: e.cfg.arn("security-group/" + g.ID), Tags: tagList(tags), Return: true}, nil
 }
 
 // vpcFor is the VPC of an ID, the default one for an empty ID. The lock must be held.
-func (e *EC2) vpcFor(id string) (*VPC, error) {
+func (n *network) vpcFor(id string) (*VPC, error) {
 	if id == "" {
-		if vpc := find(e.network.vpcs, func(v *VPC) bool { return v.Default }); vpc != nil {
+		if vpc := find(n.vpcs, func(v *VPC) bool { return v.Default }); vpc != nil {
 			return vpc, nil
 		}
 		return nil, protocol.Errorf("VPCIdNotSpecified", "No default VPC for this user")
@@ -83,7 +83,7 @@ func (e *EC2) vpcFor(id string) (*VPC, error) {
 	if err := vpcIDs().check(id); err != nil {
 		return nil, err
 	}
-	if vpc := e.network.vpc(id); vpc != nil {
+	if vpc := n.vpc(id); vpc != nil {
 		return vpc, nil
 	}
 	return nil, vpcIDs().absent(id)
@@ -105,7 +105,7 @@ func (e *EC2) deleteSecurityGroup(r *protocol.Request, in *deleteGroupInput) (*d
 	e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	g, err := e.groupFor(in)
+	g, err := e.network.groupFor(in)
 	if err != nil {
 		return nil, err
 	}
@@ -126,16 +126,16 @@ func (e *EC2) deleteSecurityGroup(r *protocol.Request, in *deleteGroupInput) (*d
 }
 
 // groupFor is the group of an ID, or of a name in the default VPC. The lock must be held.
-func (e *EC2) groupFor(in *deleteGroupInput) (*SecurityGroup, error) {
+func (n *network) groupFor(in *deleteGroupInput) (*SecurityGroup, error) {
 	if in.ID == "" && in.Name == "" {
 		return nil, missing("groupName or groupId")
 	}
 	if in.ID == "" {
-		vpc, err := e.vpcFor("")
+		vpc, err := n.vpcFor("")
 		if err != nil {
 			return nil, err
 		}
-		if g := find(e.network.groups, func(g *SecurityGroup) bool { return g.VPCID == vpc.ID && g.Name == in.Name }); g != nil {
+		if g := find(n.groups, func(g *SecurityGroup) bool { return g.VPCID == vpc.ID && g.Name == in.Name }); g != nil {
 			return g, nil
 		}
 		return nil, groupIDs().absent(in.Name)
@@ -143,7 +143,7 @@ func (e *EC2) groupFor(in *deleteGroupInput) (*SecurityGroup, error) {
 	if err := groupIDs().check(in.ID); err != nil {
 		return nil, err
 	}
-	if g := e.network.group(in.ID); g != nil {
+	if g := n.group(in.ID); g != nil {
 		return g, nil
 	}
 	return nil, groupIDs().absent(in.ID)

@@ -27,7 +27,7 @@ type modifySubnetInput struct {
 	DisableLocalIndex *unsupported `query:"DisableLniAtDeviceIndex,unsupported"`
 }
 
-// changed is the answer of calls that only say that they have worked.
+// changed is the answer of calls that only state that they have worked.
 type changed struct {
 	Return bool `xml:"return"`
 }

@@ -14,7 +14,7 @@ type changeTagsInput struct {
 	Tags      []changeTag `query:"Tag"`
 }
 
-// changeTag tells a value that is absent from an empty one: DeleteTags deletes whatever the value is, or only if it is
+// changeTag reports a value that is absent from an empty one: DeleteTags deletes whatever the value is, or only if it is
 // empty.
 type changeTag struct {
 	Key   string  `query:"Key,required"`
@@ -134,7 +134,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 	}{
 		"i":   {instanceIDs(), e.taggedInstance},
 		"vol": {volumeIDs(), e.taggedVolume},
-		"eni": {interfaceIDs(), e.taggedInterface},
+		"eni": {interfaceIDs(), e.fleet.taggedInterface},
 		"ami": {imageIDs(), e.taggedImage},
 		"cr": {
 			reservationIDs(),
@@ -160,7 +160,7 @@ func (e *EC2) tagged(id string) (tagged, error) {
 		if err != nil {
 			return tagged{}, err
 		}
-		return e.taggedTemplate(t), nil
+		return e.templates.taggedTemplate(t), nil
 	}
 	kind, known := kinds[prefix]
 	if !known {
@@ -198,14 +198,14 @@ func (e *EC2) taggedVolume(id string) (tagged, bool) {
 	}}, true
 }
 
-func (e *EC2) taggedInterface(id string) (tagged, bool) {
-	for _, r := range e.fleet.list() {
+func (in *instances) taggedInterface(id string) (tagged, bool) {
+	for _, r := range in.list() {
 		at := slices.IndexFunc(r.nics, func(n nic) bool { return n.id == id })
 		if at < 0 || r.State == Terminated {
 			continue
 		}
 		return tagged{id, "network-interface", r.nics[at].tags, func(tags map[string]string) {
-			e.fleet.put(r, func(r *instanceRecord) {
+			in.put(r, func(r *instanceRecord) {
 				r.nics = slices.Clone(r.nics)
 				r.nics[at].tags = tags
 			})
@@ -238,11 +238,11 @@ func (e *EC2) taggedGroup(id string) (tagged, bool) {
 	}}, true
 }
 
-func (e *EC2) taggedTemplate(t *template) tagged {
+func (lt *templates) taggedTemplate(t *template) tagged {
 	return tagged{t.id, "launch-template", t.tags, func(tags map[string]string) {
 		changed := *t
 		changed.tags = tags
-		e.templates.put(&changed)
+		lt.put(&changed)
 	}}
 }
 

@@ -56,7 +56,7 @@ type volumeAttachment struct {
 // status of the volume as a whole.
 func (v *volume) status() string { return pick(v.instance != "", "in-use", "available") }
 
-// performance returns IOPS and MiB/s: what was asked for, or what the type gives.
+// performance returns IOPS and MiB/s: what was requested, or what the type gives.
 func (v *volume) performance() (iops, throughput int) {
 	iops, throughput = v.iops, v.throughput
 	switch {
@@ -112,14 +112,14 @@ func (e *EC2) describeVolumes(_ *protocol.Request, in *describeVolumesInput) (*d
 	}
 	out := &describeVolumesOutput{Next: p.next}
 	for _, v := range p.items {
-		out.Volumes = append(out.Volumes, e.showVolume(v))
+		out.Volumes = append(out.Volumes, e.cfg.showVolume(v))
 	}
 	return out, nil
 }
 
-func (e *EC2) showVolume(v *volume) volumeInfo {
+func (c *Config) showVolume(v *volume) volumeInfo {
 	info := volumeInfo{
-		ID: v.id, Size: v.sizeGiB, Snapshot: v.snapshot, Zone: v.zone, ZoneID: e.zoneID(v.zone), Status: v.status(), Created: stamp(v.created),
+		ID: v.id, Size: v.sizeGiB, Snapshot: v.snapshot, Zone: v.zone, ZoneID: c.zoneID(v.zone), Status: v.status(), Created: stamp(v.created),
 		Tags: tagList(v.tags), Type: v.kind, Encrypted: v.encrypted,
 	}
 	info.IOPS, info.Throughput = v.performance()

@@ -51,7 +51,7 @@ func (e *EC2) createVolume(r *protocol.Request, in *createVolumeInput) (*volumeI
 	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.zoneID(in.Zone) == "" {
+	if e.cfg.zoneID(in.Zone) == "" {
 		return nil, protocol.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", in.Zone)
 	}
 	err := r.Authorize(
@@ -75,7 +75,7 @@ func (e *EC2) createVolume(r *protocol.Request, in *createVolumeInput) (*volumeI
 		}
 		e.volumes[v.id] = v
 		r.Touch(v.id)
-		info := e.showVolume(v)
+		info := e.cfg.showVolume(v)
 		return &info, nil
 	})
 }

@@ -69,7 +69,7 @@ func TestVolumeLifecycle(t *testing.T) {
 	expect("detach twice", detach(*v.VolumeId), "IncorrectState")
 	expect("attach elsewhere", attach(*v.VolumeId, two, "/dev/xvdaa"), "")
 
-	// A machine that ends leaves behind what was attached to it.
+	// An instance that terminates leaves behind what was attached to it.
 	must(a.TerminateInstances(t.Context(), &awsec2.TerminateInstancesInput{InstanceIds: []string{two}}))(t)
 	a.Clock.Advance(3 * time.Second)
 	expect("detach from a machine that is gone", detach(*v.VolumeId), "IncorrectState")

@@ -24,14 +24,14 @@ func regionZones(region string) []Zone {
 }
 
 // zoneNamed returns the name of the zone that a request gives by its name, its ID or both; empty if it gives none.
-func (e *EC2) zoneNamed(name, id string) (string, error) {
-	if name != "" && e.market.zoneIndex(name) < 0 {
+func (m *market) zoneNamed(name, id string) (string, error) {
+	if name != "" && m.zoneIndex(name) < 0 {
 		return "", invalidValue("Invalid availability zone: [%s]", name)
 	}
 	if id == "" {
 		return name, nil
 	}
-	z := find(e.market.zones, func(z Zone) bool { return z.ID == id })
+	z := find(m.zones, func(z Zone) bool { return z.ID == id })
 	if z.Name == "" || name != "" && name != z.Name {
 		return "", invalidValue("Invalid availability zone-id: [%s]", id)
 	}

@@ -1,7 +1,7 @@
 // Package eks simulates the control plane of Amazon EKS as far as a cluster's own tenants see it: describing clusters,
 // and the access entries that map IAM principals to Kubernetes users and groups.
 //
-// The Kubernetes API servers behind the clusters are real and somewhere else; who runs one tells this package with
+// The Kubernetes API servers behind the clusters are real and somewhere else; who runs one reports this package with
 // CreateCluster.
 package eks
 
@@ -79,7 +79,7 @@ type VPC struct {
 	SubnetIDs            []string
 	SecurityGroupIDs     []string
 	ClusterSecurityGroup string
-	// PrivateAccess and PublicAccess say from where the endpoint can be reached.
+	// PrivateAccess and PublicAccess state from where the endpoint can be reached.
 	PrivateAccess, PublicAccess bool
 }
 

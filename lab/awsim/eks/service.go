@@ -58,7 +58,7 @@ func (e *EKS) Service() protocol.Service {
 	}
 }
 
-// nothing is the body of a request that has none, and of an answer that says no more than that it was done.
+// nothing is the body of a request that has none, and of an answer that states no more than that it was done.
 type nothing struct{}
 
 type clusterOutput struct {

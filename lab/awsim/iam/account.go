@@ -214,7 +214,7 @@ func (a *Account) arn(kind, path, name string) string {
 	return "arn:aws:iam::" + a.cfg.AccountID + ":" + kind + path + name
 }
 
-// newID makes a unique ID of IAM's form: a prefix that tells the kind, then 17 letters and digits.
+// newID makes a unique ID of IAM's form: a prefix that reports the kind, then 17 letters and digits.
 func (a *Account) newID(prefix string) string {
 	a.issued++
 	sum := sha256.Sum256(fmt.Appendf(nil, "iam %d %d", a.cfg.Seed, a.issued))

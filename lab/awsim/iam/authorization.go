@@ -17,7 +17,7 @@ const (
 	maxInlinePolicies = 10240 // of all inline policies of a role together
 )
 
-// policyCache are the policies of all roles as they are evaluated. They have a lock of their own: other services ask
+// policyCache are the policies of all roles as they are evaluated. They have a lock of their own: other services query
 // for a decision in the middle of their work, and IAM itself does.
 type policyCache struct {
 	mu     sync.RWMutex
@@ -28,7 +28,7 @@ type policyCache struct {
 }
 
 // Decide implements protocol.Authorizer: the account itself may do everything, a role session what its role's policies
-// say, as far as the organization and the role's boundary let it.
+// state, as far as the organization and the role's boundary let it.
 func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decision {
 	if p.Role == "" {
 		return policy.Allowed

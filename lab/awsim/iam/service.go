@@ -123,7 +123,7 @@ type paging struct {
 	MaxItems *int   `query:"MaxItems"`
 }
 
-// truncation is what a list says about what it left out.
+// truncation is what a list states about what it left out.
 type truncation struct {
 	IsTruncated bool
 	Marker      string `xml:",omitempty"`

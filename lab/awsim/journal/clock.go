@@ -79,7 +79,7 @@ func (c *Clock) hold() time.Time {
 	return c.shown
 }
 
-// goOn lets time go on, and calls whoever is due.
+// goOn lets time go on, and calls anyone who is due.
 func (c *Clock) goOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package journal keeps an account in a file, so that it can be taken up again.
 //
 // The account is a function of its settings and of the calls that may have changed it, in their order and at their
-// times: the file holds these, one JSON object a line, and whoever opens it makes the calls again, on a clock that
+// times: the file holds these, one JSON object a line, and anyone who opens it makes the calls again, on a clock that
 // shows the times of old. So nothing of the account has to know how it is stored. A line that was cut off by a crash at
 // the end of the file is dropped: its call was never answered.
 package journal

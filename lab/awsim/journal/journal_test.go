@@ -29,7 +29,7 @@ func settings() journal.Settings {
 	return journal.Settings{Opened: time.Now().UTC(), Region: "us-east-1", AccountID: "111122223333", Seed: 7, Cluster: "shop"}
 }
 
-// open takes up the account in a file, and serves it until the test ends or end is called. It returns how many calls
+// open takes up the account in a file, and serves it until the test finishes or end is called. It returns how many calls
 // were made again.
 func open(t *testing.T, path string) (sim *awsim.Sim, cfg aws.Config, replayed int, end func()) {
 	t.Helper()
@@ -101,7 +101,7 @@ func launch(t *testing.T, cfg aws.Config, token string) string {
 	return *out.Instances[0].InstanceId
 }
 
-// await returns once an instance is in a state: the account's clock is the machine's.
+// await returns once an instance is in a state: the account's clock is the computer's.
 func await(t *testing.T, sim *awsim.Sim, id, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -199,7 +199,7 @@ func TestReplayRestoresTheAccount(t *testing.T) {
 	if len(left) != 1 || *left[0].Body == *got[0].Body {
 		t.Errorf("%d messages are left", len(left))
 	}
-	// What was under way when it ended goes on, and so does the account.
+	// What was under way when it finished goes on, and so does the account.
 	next := launch(t, cfg, "four")
 	end()
 	sim, _, _, _ = open(t, path)

@@ -1,5 +1,5 @@
 // Package metadata simulates the metadata service of an instance, version 2: what a process on it learns of the region
-// and of the role whose credentials it may use.
+// and of the role with credentials that it may use.
 package metadata
 
 import (

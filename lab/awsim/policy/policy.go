@@ -1,9 +1,9 @@
 // Package policy evaluates identity-based IAM policies.
 //
-// A Policy is a document in IAM's language; Decide says what policies together make of a request: denied if a Deny
+// A Policy is a document in IAM's language; Decide states what policies together make of a request: denied if a Deny
 // statement matches, allowed if an Allow statement does, and otherwise not allowed. What the language has and this
 // package has not (policy variables, IP addresses, dates, binaries) is rejected when a document is parsed, so that no
-// statement means less than it says.
+// statement means less than it states.
 package policy
 
 import (
@@ -42,7 +42,7 @@ const (
 	Unspoken Decision = iota
 	Allowed
 	Denied
-	// What an organization or a permissions boundary makes of it, which Decide does not ask.
+	// What an organization or a permissions boundary makes of it, which Decide does not query.
 	DeniedByOrganization
 	UnspokenByOrganization
 	DeniedByBoundary

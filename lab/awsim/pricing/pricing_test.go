@@ -18,7 +18,7 @@ func term(field, value string) types.Filter {
 	return types.Filter{Type: types.FilterTypeTermMatch, Field: &field, Value: &value}
 }
 
-// onSale is the question that an autoscaler asks for its price list.
+// onSale is the question that an autoscaler requests its price list.
 func onSale(region, tenancy, family string) *pricing.GetProductsInput {
 	return withSystem("Linux", region, tenancy, family)
 }

@@ -23,7 +23,7 @@ import (
 //	Hibernation *struct{} `query:"Hibernation,unsupported"` known to the API, rejected by the simulator
 //
 // Fields are strings, integers, floats, bools, time.Time, []byte (base64), structs, pointers and slices of these; the
-// fields of an embedded struct count as its own. A pointer tells absent from zero. A parameter that no field names is
+// fields of an embedded struct count as its own. A pointer distinguishes absent from zero. A parameter that no field names is
 // an error, as is one that does not parse.
 func Query[In, Out any](f func(r *Request, in *In) (*Out, error)) Handler {
 	p := planOf(reflect.TypeFor[In]())

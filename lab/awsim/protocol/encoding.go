@@ -192,7 +192,7 @@ func (s *Service) writeResult(w http.ResponseWriter, r *Request, out any) error 
 }
 
 // xmlResult wraps the children of out in the envelope of the query protocols. EC2 answers an action that has nothing to
-// say with <return>true</return>.
+// state with <return>true</return>.
 func (s *Service) xmlResult(r *Request, out any) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(xml.Header)

@@ -45,7 +45,7 @@ func asError(err error) *Error {
 	return &Error{Code: "InternalError", Message: "An internal error has occurred", Status: http.StatusInternalServerError}
 }
 
-// isNil reports a handler that had nothing to say.
+// isNil reports a handler that had nothing to state.
 func isNil(v any) bool {
 	if v == nil {
 		return true

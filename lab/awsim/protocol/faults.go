@@ -74,7 +74,7 @@ type faults struct {
 type armed struct {
 	Fault
 	dice *rand.Rand
-	// end is when it ends by itself; zero for never.
+	// end is when it finishes by itself; zero for never.
 	end time.Time
 }
 

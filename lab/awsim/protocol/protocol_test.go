@@ -322,7 +322,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// fate is how a call ends: well, throttled, failed, or dropped.
+// fate is how a call finishes: well, throttled, failed, or dropped.
 func fate(s *Server) (letter string) {
 	defer func() {
 		if recover() != nil {

@@ -89,7 +89,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	w.Header().Set("x-amzn-RequestId", r.ID)
 	svc, err := s.receive(r)
 	if svc == nil {
-		// The protocol is unknown; XML is the fallback of AWS's front ends.
+		// The protocol is unknown; XML is the fallback of AWS's frontends.
 		svc = &Service{Protocol: AWSQuery}
 	}
 	var out any
@@ -187,7 +187,7 @@ func (s *Server) Replay(hr *http.Request) error {
 }
 
 // receive reads the request up to knowing service, action and principal. The service is nil when the request does not
-// tell which it is for.
+// report which it is for.
 func (s *Server) receive(r *Request) (*Service, error) {
 	body, err := io.ReadAll(io.LimitReader(r.HTTP.Body, maxBody+1))
 	if err != nil || len(body) > maxBody {

@@ -181,7 +181,7 @@ func (s *SQS) receiveMessage(r *protocol.Request, in *receiveInput) (*receiveOut
 	return out, nil
 }
 
-// poll takes messages, waiting for the first as long as the request or the queue says, or until ctx ends.
+// poll takes messages, waiting for the first as long as the request or the queue states, or until ctx is done.
 func (s *SQS) poll(ctx context.Context, in *receiveInput, limit int) ([]message, error) {
 	var deadline time.Time
 	for ctx.Err() == nil {
@@ -209,7 +209,7 @@ func (s *SQS) poll(ctx context.Context, in *receiveInput, limit int) ([]message,
 	return nil, nil // nobody waits for the answer any more
 }
 
-// wait returns after d, when changed closes, or when ctx ends.
+// wait returns after d, when changed closes, or when ctx is done.
 func (s *SQS) wait(ctx context.Context, d time.Duration, changed <-chan struct{}) {
 	due := make(chan struct{})
 	cancel := s.cfg.Clock.AfterFunc(d, func() { close(due) })

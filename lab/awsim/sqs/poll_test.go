@@ -20,7 +20,7 @@ import (
 	sim "github.com/dovetail-k8s/dovetail/lab/awsim/sqs"
 )
 
-// pollable is a queue whose polls can be seen to wait.
+// pollable is a queue with polls that can be seen to wait.
 type pollable struct {
 	*sqs.Client
 	sim   *sim.SQS
@@ -28,7 +28,7 @@ type pollable struct {
 	queue *string
 }
 
-// watchedClock tells when somebody begins to wait on it.
+// watchedClock reports when somebody begins to wait on it.
 type watchedClock struct {
 	*clock.Fake
 	waiting chan struct{}
@@ -112,7 +112,7 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-// A message whose visibility timeout ends during a poll is received by it.
+// A message with a visibility timeout that expires during a poll is received by it.
 func TestLongPollSeesMessageComeBack(t *testing.T) {
 	p := startPollable(t)
 	if err := p.sim.Send("c1", "hello"); err != nil {
@@ -134,7 +134,7 @@ func TestLongPollStopsWithRequest(t *testing.T) {
 	if got := <-done; !errors.Is(got.err, context.Canceled) {
 		t.Errorf("%+v, want a cancelled call", got)
 	}
-	// The message goes to the next who asks, not to the one who left.
+	// The message goes to the next who queries, not to the one who left.
 	if err := p.sim.Send("c1", "hello"); err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A message that was received is hidden until it is deleted or its visibility timeout ends.
+// A message that was received is hidden until it is deleted or its visibility timeout finishes.
 func TestVisibility(t *testing.T) {
 	w := start(t, nil)
 	for _, body := range []string{"a", "b", "c"} {

@@ -15,7 +15,7 @@ func (s *Store) requiredPermissions(r *protocol.Request) []protocol.RequiredPerm
 		Names      []string
 	}
 	if json.Unmarshal(r.Body, &body) != nil {
-		return []protocol.RequiredPermission{{}} // the handler says what is wrong
+		return []protocol.RequiredPermission{{}} // the handler states what is wrong
 	}
 	names := body.Names
 	if name := body.Name + body.Path; name != "" {

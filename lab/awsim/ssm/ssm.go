@@ -282,7 +282,7 @@ func (s *Store) getParametersByPath(_ *protocol.Request, in *byPathInput) (*byPa
 	return out, nil
 }
 
-// below returns the sorted names below a path that ends in a slash.
+// below returns the sorted names below a path that finishes in a slash.
 func (s *Store) below(path string, recursive bool) []string {
 	var names []string
 	for name := range s.parameters {

@@ -74,7 +74,7 @@ func TestImageParameters(t *testing.T) {
 	}
 }
 
-// A pinned version names one image whether it is asked for by path or by listing.
+// A pinned version names one image whether it is requested by path or by listing.
 func TestPinnedImages(t *testing.T) {
 	_, c := start(t)
 	const path = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard"

@@ -124,8 +124,8 @@ type common struct {
 	PolicyARNs      *struct{} `query:"PolicyArns,unsupported"`
 }
 
-// role returns the role that is asked for, and how long the session shall last. A role that does not exist is denied,
-// not missing: STS does not tell.
+// role returns the role that is requested, and how long the session shall last. A role that does not exist is denied,
+// not missing: STS does not report.
 func (s *STS) role(in *common, action, caller string) (iam.Role, time.Duration, error) {
 	none := iam.Role{}
 	arn := rolePattern.FindStringSubmatch(in.RoleARN)

@@ -234,7 +234,7 @@ func (a at) PresignHTTP(
 	return v4.NewSigner().PresignHTTP(ctx, c, r, hash, service, region, a.now, options...)
 }
 
-// resolve does what the authenticator of a cluster does with a token: it asks STS whose it is.
+// resolve does what the authenticator of a cluster does with a token: it queries STS for its owner.
 func resolve(t *testing.T, token, cluster string) (int, string) {
 	t.Helper()
 	address := awsimtest.OK(base64.RawURLEncoding.DecodeString(strings.TrimPrefix(token, "k8s-aws-v1.")))(t)

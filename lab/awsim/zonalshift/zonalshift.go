@@ -1,5 +1,5 @@
 // Package zonalshift simulates the zonal shifts of the Application Recovery Controller, as far as a cluster's own
-// tenants see them: which zones its traffic is shifted away from. Shifts are begun and ended by whoever runs the
+// tenants see them: which zones its traffic is shifted away from. Shifts are begun and stopped by anyone who runs the
 // account.
 package zonalshift
 
@@ -18,7 +18,7 @@ import (
 
 // Config is what Shifts need.
 type Config struct {
-	// Managed reports whether there is a resource of that ARN whose traffic can be shifted.
+	// Managed reports whether there is a resource of that ARN with traffic that can be shifted.
 	Managed func(arn string) bool
 	// Zones are the IDs of the region's zones.
 	Zones func() []string
@@ -37,7 +37,7 @@ type Shifts struct {
 type shift struct {
 	kind               kind
 	id, resource, zone string
-	start, end         time.Time // the zero end is none: an autoshift lasts until AWS ends it
+	start, end         time.Time // the zero end is none: an autoshift lasts until AWS stops it
 }
 
 // kind is who shifts. Of several at a time, the first of these is applied.
@@ -92,14 +92,14 @@ func (s *Shifts) begin(z shift, life time.Duration) error {
 	return nil
 }
 
-// Cancel ends the shifts of a resource, whoever began them.
+// Cancel stops the shifts of a resource, no matter who began them.
 func (s *Shifts) Cancel(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shifts = slices.DeleteFunc(s.shifts, func(z shift) bool { return z.resource == resource })
 }
 
-// active are the shifts of a resource that have not ended, the applied one first. The caller holds the lock.
+// active are the shifts of a resource that have not finished, the applied one first. The caller holds the lock.
 func (s *Shifts) active(resource string, now time.Time) []shift {
 	var out []shift
 	for _, z := range s.shifts {

@@ -14,7 +14,7 @@ import (
 
 const cluster = "arn:aws:eks:us-east-1:111122223333:cluster/c1"
 
-// away returns the zones that GetManagedResource says a resource's traffic is shifted away from, and the HTTP status.
+// away returns the zones that GetManagedResource states a resource's traffic is shifted away from, and the HTTP status.
 func away(t *testing.T, w *awsimtest.World, arn string) ([]string, int) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.URL+"/managedresources/"+url.PathEscape(arn), nil)

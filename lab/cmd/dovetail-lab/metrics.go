@@ -61,7 +61,7 @@ func (o *metricsOptions) record(s scenario.Scenario) (recorded scenario.Scenario
 	return scenario.WithMetrics(s, r, o.interval), func() error { return writeMetrics(o.out, r) }
 }
 
-// writeMetrics writes what was recorded, compressed if the name of the file asks for it.
+// writeMetrics writes what was recorded, compressed if the name of the file requests it.
 func writeMetrics(path string, r io.WriterTo) error {
 	file, err := os.Create(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// stateDir is where a world keeps its state: a directory that was asked for, or a temporary one that
+// stateDir is where a world keeps its state: a directory that was requested, or a temporary one that
 // remove deletes.
 func stateDir(asked string) (dir string, remove func() error, err error) {
 	if asked != "" {
@@ -24,7 +24,7 @@ func stateDir(asked string) (dir string, remove func() error, err error) {
 	return dir, func() error { return os.RemoveAll(dir) }, nil
 }
 
-// dovetailBinary is the product: the one that was asked for, that of the environment, or the one beside
+// dovetailBinary is the product: the one that was requested, that of the environment, or the one beside
 // this program.
 func dovetailBinary(asked string) (string, error) {
 	path := cmp.Or(asked, os.Getenv("DOVETAIL"))

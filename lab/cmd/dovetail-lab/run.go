@@ -86,6 +86,10 @@ func (o *runOptions) bind(flags *pflag.FlagSet) {
 		"how long the cluster of consolidate must not change to count as settled; from 1h on, no node is young any more, and it must cost "+
 			"what assess predicted",
 	)
+	flags.IntVar(
+		&o.fleet.Pace, "pace", 1,
+		"divides how long the controller waits for what only takes time, such as 15 s until a command starts (its DOVETAIL_PACE)",
+	)
 	flags.StringArrayVar(
 		&o.outage, "outage", scenario.DefaultOutage,
 		"what fails for the controller in start-without-aws, in the form of `dovetail-lab aws --fault`; repeatable",
@@ -126,6 +130,9 @@ func (o *runOptions) complete(args []string) ([]scenario.Scenario, error) {
 	}
 	if o.timeoutFactor < 1 {
 		return nil, fmt.Errorf("--timeout-factor %d: must be at least 1", o.timeoutFactor)
+	}
+	if o.fleet.Pace < 1 {
+		return nil, fmt.Errorf("--pace %d: must be at least 1", o.fleet.Pace)
 	}
 	if o.parallel < 0 {
 		return nil, fmt.Errorf("--parallel %d: must be at least 1", o.parallel)
@@ -361,7 +368,10 @@ func (o runOptions) runScenario(
 		s = scenario.WithKills(s, o.kills)
 	}
 	s, write := o.metrics.record(s)
-	cfg := world.Config{Dir: dir, Dovetail: dovetail}
+	cfg := world.Config{Dir: dir, Dovetail: dovetail, Pace: o.fleet.Pace}
+	if s.RealPace {
+		cfg.Pace = 1
+	}
 	if o.output == "json" {
 		result := scenario.Run(ctx, s, cfg, scenario.Silent{})
 		result, err := o.removeState(result, remove)

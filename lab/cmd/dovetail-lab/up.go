@@ -112,7 +112,7 @@ func (o *upOptions) checkWritten(given func(flag string) bool) error {
 	return nil
 }
 
-// up runs a world until ctx ends or a component of the world fails.
+// up runs a world until ctx is done or a component of the world fails.
 func up(ctx context.Context, o upOptions, out, progress io.Writer) (err error) {
 	silenceLibraries()
 	if err := o.written.CheckMemory(); o.written.Nodes > 0 && err != nil {
@@ -333,7 +333,7 @@ const (
 	refreshPause = 19
 )
 
-// show shows the clusters until ctx ends or a component of the world fails, which is its error.
+// show shows the clusters until ctx is done or a component of the world fails, which is its error.
 func show(ctx context.Context, o upOptions, w *world.World, painter *screen.Painter) error {
 	failed := make(chan error, 1)
 	watching, stop := context.WithCancel(ctx)

@@ -27,7 +27,7 @@ type program struct {
 	run  func(ctx context.Context, args []string) error
 }
 
-// Run runs the named component with its command-line arguments until ctx ends (the error is then
+// Run runs the named component with its command-line arguments until ctx is done (the error is then
 // nil) or the component fails. It may be called once per process.
 func Run(ctx context.Context, name string, args []string) error {
 	i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })

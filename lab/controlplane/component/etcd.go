@@ -41,7 +41,7 @@ func etcd(ctx context.Context, args []string) error {
 	cfg.ListenPeerUrls = nil // the only member has no peers to listen for
 	cfg.ClientTLSInfo.ClientCertAuth = true
 	cfg.SocketOpts.ReusePort = true // the parent holds the port with a socket of its own
-	cfg.UnsafeNoFsync = true        // a lab outlives no crash of the machine
+	cfg.UnsafeNoFsync = true        // a lab outlives no crash of the computer
 	cfg.EnableGRPCGateway = false   // would dial the server with the server's own certificate
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
 	cfg.LogOutputs = []string{"stderr"}

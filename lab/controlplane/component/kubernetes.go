@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	_ "time/tzdata" // time zones of CronJobs, on machines without their own
+	_ "time/tzdata" // time zones of CronJobs, on computers without their own
 
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics, as the released programs have them
 )

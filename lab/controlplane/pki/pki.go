@@ -19,7 +19,7 @@ import (
 const (
 	// validity of a certificate. A lab that lives longer has to be started anew.
 	validity = 365 * 24 * time.Hour
-	// backdate allows for clients whose clock is behind.
+	// backdate allows for clients with a clock that is behind.
 	backdate = time.Hour
 )
 

@@ -69,7 +69,7 @@ type Authenticator struct {
 	cached sync.Mutex
 	// names are private DNS names by instance ID; they never change.
 	names map[string]string
-	// identities are what STS said of tokens, by their hash; a token is signed once and for all.
+	// identities are what STS stated of tokens, by their hash; a token is signed once and for all.
 	identities map[[sha256.Size]byte]cachedIdentity
 }
 
@@ -79,7 +79,7 @@ type cachedIdentity struct {
 	until    time.Time
 }
 
-// access is a cluster's access configuration as of one moment. What is asked for later is read then.
+// access is a cluster's access configuration as of one moment. What is requested later is read then.
 type access struct {
 	at         time.Time
 	mode       Mode

@@ -59,10 +59,10 @@ func (e *Endpoint) URL() string { return "https://" + e.listener.Addr().String()
 // CA is the PEM certificate by which clients know the endpoint.
 func (e *Endpoint) CA() []byte { return e.certificate }
 
-// Close ends an endpoint that is not served.
+// Close stops an endpoint that is not served.
 func (e *Endpoint) Close() error { return e.listener.Close() }
 
-// Serve answers with h until ctx ends, and closes the endpoint.
+// Serve answers with h until ctx is done, and closes the endpoint.
 func (e *Endpoint) Serve(ctx context.Context, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

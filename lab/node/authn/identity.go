@@ -27,7 +27,7 @@ type Identity struct {
 	AccessKeyID string
 }
 
-// errDenied is an answer of STS that asking again will not change.
+// errDenied is an answer of STS that querying again will not change.
 var errDenied = errors.New("STS denies the signature")
 
 type callerIdentity struct {

@@ -118,7 +118,7 @@ func (e AccessEntry) mapping(id Identity) Mapping {
 
 var template = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
 
-// expand fills the templates of a username in. privateDNSName is called only if it is asked for.
+// expand fills the templates of a username in. privateDNSName is called only if it is requested.
 func expand(username string, id Identity, privateDNSName func() (string, error)) (string, error) {
 	var failure error
 	out := template.ReplaceAllStringFunc(username, func(match string) string {

@@ -38,7 +38,7 @@ type Signer struct {
 	Now     func() time.Time
 }
 
-// Token returns a token of whoever the credentials belong to.
+// Token returns a token of anyone who the credentials belong to.
 func (s Signer) Token(ctx context.Context, credentials aws.Credentials) (string, error) {
 	u, err := url.Parse(s.Endpoint)
 	if err != nil {
@@ -64,7 +64,7 @@ var allowedQuery = []string{
 	"x-amz-security-token", "x-amz-signature", "x-amz-signedheaders", "x-amz-user-agent",
 }
 
-// parseToken returns the URL inside a token after making sure that calling it can do nothing but ask
+// parseToken returns the URL inside a token after making sure that calling it can do nothing but query
 // STS, at the given host, for a caller's identity. The error names the problem, and never contains the token.
 func parseToken(token, host string, now time.Time) (*url.URL, error) {
 	encoded, ok := strings.CutPrefix(token, tokenPrefix)

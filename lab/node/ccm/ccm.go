@@ -88,7 +88,7 @@ func New(cfg Config) *Manager {
 	)}
 }
 
-// Run works until ctx ends. A manager runs once.
+// Run works until ctx is done. A manager runs once.
 func (m *Manager) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(m.cfg.Log.Handler()))
 	factory := informers.NewSharedInformerFactory(m.cfg.Client, 0)
@@ -218,7 +218,7 @@ func (m *Manager) sweep(ctx context.Context, nodes corelisters.NodeLister) error
 	return errors.Join(failures...)
 }
 
-// check ends the node of a terminated instance and marks that of a stopped one.
+// check stops the node of a terminated instance and marks that of a stopped one.
 func (m *Manager) check(ctx context.Context, node *corev1.Node, id string) error {
 	found, err := m.describe(ctx, id)
 	if err != nil {

@@ -271,7 +271,7 @@ func TestThousandNodesAtOnceAreInitializedByHundredsUnlessSlowed(t *testing.T) {
 					mu.Unlock()
 				}
 				object, err := client.Tracker().Get(action.GetResource(), "", patch.GetName())
-				return true, object, err // what the patch says is the subject of other tests
+				return true, object, err // what the patch states is the subject of other tests
 			})
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error)

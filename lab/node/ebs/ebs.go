@@ -66,7 +66,7 @@ func New(cfg Config) *Controller {
 	return &Controller{cfg: cfg, changed: make(chan struct{}, 1)}
 }
 
-// Run works until ctx ends. A controller runs once.
+// Run works until ctx is done. A controller runs once.
 func (c *Controller) Run(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactory(c.cfg.Client, 0)
 	core, storage := factory.Core().V1(), factory.Storage().V1()

@@ -206,7 +206,7 @@ func TestAttachments(t *testing.T) {
 		name     string
 		cloud    *cloud
 		a        *storagev1.VolumeAttachment
-		attached bool // the object says so
+		attached bool // the object reports it
 		held     bool // by the finalizer
 		at       string
 	}{

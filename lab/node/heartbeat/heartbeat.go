@@ -71,7 +71,7 @@ func New(s *store.Store, log *slog.Logger) *Leases {
 	return &Leases{store: s, log: log, kept: map[*kept]bool{}}
 }
 
-// Keep keeps the lease of a node alive until ctx ends, as its kubelet does: not while there is no Node.
+// Keep keeps the lease of a node alive until ctx is done, as its kubelet does: not while there is no Node.
 func (l *Leases) Keep(ctx context.Context, name string, interval time.Duration, node func() *corev1.Node) {
 	k := &kept{name: name, interval: interval, node: node}
 	l.mu.Lock()
@@ -83,7 +83,7 @@ func (l *Leases) Keep(ctx context.Context, name string, interval time.Duration, 
 	delete(l.kept, k)
 }
 
-// Run renews leases until ctx ends. What fails is tried again in the next turn.
+// Run renews leases until ctx is done. What fails is tried again in the next turn.
 func (l *Leases) Run(ctx context.Context) {
 	ticker := time.NewTicker(turn)
 	defer ticker.Stop()

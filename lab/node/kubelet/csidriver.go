@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// ebsDriver is the driver whose controller the lab has: see package ebs.
+	// ebsDriver is the driver with a controller that the lab has: see package ebs.
 	ebsDriver = "ebs.csi.aws.com"
 	// attachments is how many volumes a Nitro instance takes beside its network interfaces, with that of its root.
 	attachments = 26

@@ -89,7 +89,7 @@ type Config struct {
 
 // Leases renews leases of nodes.
 type Leases interface {
-	// Keep keeps the lease of a node alive until ctx ends, while there is a Node. Two renewals are an interval apart.
+	// Keep keeps the lease of a node alive until ctx is done, while there is a Node. Two renewals are an interval apart.
 	Keep(ctx context.Context, name string, interval time.Duration, node func() *corev1.Node)
 }
 
@@ -111,7 +111,7 @@ func New(cfg Config) *Kubelet {
 	return &Kubelet{cfg: cfg, pods: newPods(cfg)}
 }
 
-// Run registers the node and works until ctx ends, as when the instance loses power: nothing is said
+// Run registers the node and works until ctx is done, as when the instance loses power: nothing is stated
 // to the API server about it. It does not register again if the Node is deleted.
 func (k *Kubelet) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.Discard())
@@ -130,7 +130,7 @@ func (k *Kubelet) logf(severity byte, format string, args ...any) {
 	k.cfg.Log(severity, fmt.Sprintf(format, args...))
 }
 
-// pause waits for d and reports false if ctx ended first.
+// pause waits for d and reports false if ctx is done first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

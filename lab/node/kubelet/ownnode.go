@@ -49,7 +49,7 @@ func (o *ownNode) gone(node *corev1.Node) {
 	}
 }
 
-// watch keeps o up to date until ctx ends.
+// watch keeps o up to date until ctx is done.
 func (o *ownNode) watch(ctx context.Context, cfg Config) {
 	// The only list of nodes that the Node authorizer allows.
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, cfg.Name).String()

@@ -80,7 +80,7 @@ func (p *pods) podIP(hostNetwork bool, uid string) (string, error) {
 	return p.ips.of(types.UID(uid))
 }
 
-// run watches the pods of the node and works on them until ctx ends.
+// run watches the pods of the node and works on them until ctx is done.
 func (p *pods) run(ctx context.Context) {
 	send := func(pod *corev1.Pod, gone bool) {
 		select {
@@ -100,7 +100,7 @@ func (p *pods) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// work takes the pods that come as events through their stages until ctx ends.
+// work takes the pods that come as events through their stages until ctx is done.
 func (p *pods) work(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -177,7 +177,7 @@ func (p *pods) loop(ctx context.Context) {
 	}
 }
 
-// next is the pod whose stage is due first.
+// next is the pod with a stage that is due first.
 func (p *pods) next() *podState {
 	var first *podState
 	for _, s := range p.states {

@@ -39,7 +39,7 @@ func (p *Pods) Observe(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// Run works until ctx ends.
+// Run works until ctx is done.
 func (p *Pods) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { p.deliver(ctx) })

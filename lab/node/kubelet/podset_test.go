@@ -12,7 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Whoever watches the pods of many nodes does not wait for one whose API calls hang, and nothing that it reports is
+// Anyone who watches the pods of many nodes does not wait for one with API calls that hang, and nothing that it reports is
 // lost.
 func TestObserveDoesNotWaitForThePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

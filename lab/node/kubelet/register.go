@@ -16,7 +16,7 @@ import (
 )
 
 // register creates the Node. Whatever goes wrong is tried again, ever more slowly, for as long as the
-// instance runs; it reports false if ctx ended first.
+// instance runs; it reports false if ctx is done first.
 func (k *Kubelet) register(ctx context.Context) bool {
 	for step := 100 * time.Millisecond; pause(ctx, step); {
 		step = min(2*step, 7*time.Second)

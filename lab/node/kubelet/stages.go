@@ -68,7 +68,7 @@ func NewStages(stages []*v1alpha1.Stage) (*Stages, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A stage compiles its expressions when it is first asked, and is read-only from then on.
+	// A stage compiles its expressions when it is first queried, and is read-only from then on.
 	if _, err := pods.ListAllPossible(context.Background(), &lifecycle.Event{Data: &corev1.Pod{}}); err != nil {
 		return nil, fmt.Errorf("compile stages: %w", err)
 	}

@@ -65,7 +65,7 @@ func (k *Kubelet) postStatus(ctx context.Context) {
 	}
 }
 
-// networkUp waits for the network plugin and reports false if ctx ended first.
+// networkUp waits for the network plugin and reports false if ctx is done first.
 func (k *Kubelet) networkUp(ctx context.Context) bool {
 	if k.cfg.Network == nil {
 		return true

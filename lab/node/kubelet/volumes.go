@@ -26,7 +26,7 @@ const (
 
 // volumes mounts what pods claim, and unmounts what none claims any more. Either needs the daemon of the volume's CSI
 // driver on this node, and a volume must be attached before it is mounted. Until it is unmounted, the node's status
-// says that it is in use, and the attach-detach controller leaves it attached.
+// states that it is in use, and the attach-detach controller leaves it attached.
 type volumes struct {
 	cfg Config
 
@@ -46,7 +46,7 @@ type claimant struct {
 	pod     *corev1.Pod
 	volumes []corev1.UniqueVolumeName // nil until they are known
 	ready   bool
-	leaving bool // its containers have ended
+	leaving bool // its containers have finished
 }
 
 // volume is a volume that is attached for this node, or is to be.
@@ -165,7 +165,7 @@ func (v *volumes) wake() {
 	}
 }
 
-// run works until ctx ends, and calls mounted with each pod that may start. It asks the API server only while there is
+// run works until ctx is done, and calls mounted with each pod that may start. It queries the API server only while there is
 // something to do.
 func (v *volumes) run(ctx context.Context, mounted func(types.UID)) {
 	for {
@@ -269,7 +269,7 @@ func (v *volumes) volumesOf(ctx context.Context, pod *corev1.Pod) (map[corev1.Un
 	return out, nil
 }
 
-// wanted are the volumes of pods that have not ended. The lock must be held.
+// wanted are the volumes of pods that have not finished. The lock must be held.
 func (v *volumes) wanted() map[corev1.UniqueVolumeName]bool {
 	out := map[corev1.UniqueVolumeName]bool{}
 	for _, c := range v.pods {
@@ -310,7 +310,7 @@ func (v *volumes) report(ctx context.Context) error {
 	}
 	_, err = v.cfg.Client.CoreV1().Nodes().Patch(ctx, v.cfg.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
-		err = nil // there is no Node any more to say it of
+		err = nil // there is no Node any more to state it of
 	}
 	if err == nil {
 		v.reported = names
@@ -339,7 +339,7 @@ func (v *volumes) unmount() bool {
 	return settled
 }
 
-// mount mounts the volumes that are attached. It returns the pods whose volumes now all are, and whether none is
+// mount mounts the volumes that are attached. It returns the pods with volumes that now all are, and whether none is
 // waiting.
 func (v *volumes) mount(ctx context.Context) (ready []types.UID, settled bool, err error) {
 	v.mu.Lock()
@@ -379,7 +379,7 @@ func (v *volumes) mount(ctx context.Context) (ready []types.UID, settled bool, e
 	return ready, settled, nil
 }
 
-// register keeps the node's CSINode in step with the drivers whose daemons run.
+// register keeps the node's CSINode in step with the drivers with daemons that run.
 func (v *volumes) register(ctx context.Context) error {
 	v.mu.Lock()
 	var drivers []string

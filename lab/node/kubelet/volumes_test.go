@@ -51,7 +51,7 @@ func claiming(phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-// mounting runs the volumes of a node whose API server knows a claim and its volume.
+// mounting runs the volumes of a node with an API server that knows a claim and its volume.
 func mounting(t *testing.T, others ...runtime.Object) (*volumes, *fake.Clientset, func() []types.UID) {
 	t.Helper()
 	return mountingFrom(t, corev1.PersistentVolumeSource{

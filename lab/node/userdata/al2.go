@@ -19,7 +19,7 @@ var bootstrapOptions = []string{
 	"--enable-local-outpost", "--cluster-id", "--mount-bpf-fs",
 }
 
-// decodeAL2 runs the shell parts of the user data as cloud-init does, which is to say that it looks
+// decodeAL2 runs the shell parts of the user data as cloud-init does, which is to state that it looks
 // for calls of the bootstrap script. The last call wins: each one writes the kubelet's files anew.
 func decodeAL2(raw []byte) (Config, error) {
 	ps, err := parts(raw)

@@ -20,7 +20,7 @@ const (
 // Image is the information in the name of a published image.
 type Image struct {
 	Family Family
-	// Kubernetes is the minor version that its kubelet has, such as "1.31"; empty if the name does not say.
+	// Kubernetes is the minor version that its kubelet has, such as "1.31"; empty if the name does not state.
 	Kubernetes string
 	// Release is the version of the image itself, such as "v20250123" or "v1.32.0-cacc4ce9".
 	Release string

@@ -24,7 +24,7 @@ func shipped(t *testing.T, name string, ca []byte) []byte {
 	return withCA(strings.ReplaceAll(string(text), "R09MREVO", "@CA@"), ca)
 }
 
-// joins is what a machine makes of the plainest user data of a family.
+// joins is what an instance makes of the plainest user data of a family.
 func joins(family Family, ca []byte) Config {
 	c := Config{
 		Family: family, ClusterName: "golden", Endpoint: "https://GOLDEN.gr7.us-east-1.eks.amazonaws.com", CA: ca,

@@ -89,7 +89,7 @@ func reservedMilliCPU(vcpus int) int {
 	return total
 }
 
-// ValidateLabels is kubelet's check of --node-labels: in the namespaces of Kubernetes it may ask
+// ValidateLabels is kubelet's check of --node-labels: in the namespaces of Kubernetes it may query
 // only for labels that a node may set on itself. A kubelet that fails it exits.
 func ValidateLabels(labels map[string]string) error {
 	var unknown, invalid []string

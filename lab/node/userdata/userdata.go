@@ -48,7 +48,7 @@ type Config struct {
 }
 
 // Decode reads raw, the decoded bytes of the instance's user data, as an image of the family does.
-// Its errors are written for the instance's console: they say what the image could not do.
+// Its errors are written for the instance's console: they state what the image could not do.
 func Decode(family Family, raw []byte) (Config, error) {
 	raw, err := decompress(raw)
 	if err != nil {

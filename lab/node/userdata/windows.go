@@ -20,7 +20,7 @@ var windowsParameters = []string{
 // powerShellPart finds the scripts that EC2Launch runs: all that stands between these tags.
 var powerShellPart = regexp.MustCompile(`(?s)<powershell>(.*?)</powershell>`)
 
-// decodeWindows runs the PowerShell parts of the user data as EC2Launch does, which is to say that it looks for calls
+// decodeWindows runs the PowerShell parts of the user data as EC2Launch does, which is to state that it looks for calls
 // of the bootstrap script. The last call wins.
 func decodeWindows(raw []byte) (Config, error) {
 	var call []string

@@ -147,7 +147,7 @@ func (c *Controller) BeginDisruption(ctx context.Context, name string) (node str
 	return n.Name, c.taint(ctx, n)
 }
 
-// BeginTermination is BeginDisruption, and the deletion of the NodeClaim, whose finalizer stays.
+// BeginTermination is BeginDisruption, and the deletion of the NodeClaim. Its finalizer stays.
 func (c *Controller) BeginTermination(ctx context.Context, name string) error {
 	if _, err := c.BeginDisruption(ctx, name); err != nil {
 		return err

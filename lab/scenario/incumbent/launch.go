@@ -169,7 +169,7 @@ func (c *Controller) typeLabels(ctx context.Context, n Node) (map[string]string,
 	}, nil
 }
 
-// ensureTemplate creates a launch template, whose name is a hash of all that it holds.
+// ensureTemplate creates a launch template. Its name is a hash of all that it holds.
 func (c *Controller) ensureTemplate(
 	ctx context.Context, class *object, tags map[string]string, data *ec2types.RequestLaunchTemplateData,
 ) (string, error) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Prepare resolves a NodePool and its EC2NodeClass, whose image has this ID: hashes, finalizer, instance profile, status.
+// Prepare resolves a NodePool and its EC2NodeClass with the image of this ID: hashes, finalizer, instance profile, status.
 func (c *Controller) Prepare(ctx context.Context, pool, image string) error {
 	p, err := c.get(ctx, coreGroup, "NodePool", pool)
 	if err != nil {
@@ -215,7 +215,7 @@ func readStatus(class *object) (out classStatus, err error) {
 	return out, convert(class.Object["status"], &out)
 }
 
-// image is that of amd64 types without accelerators: the first whose requirements such a type fulfills.
+// image is that of amd64 types without accelerators: the first with requirements that such a type fulfills.
 func (s classStatus) image() (string, error) {
 images:
 	for _, ami := range s.AMIs {

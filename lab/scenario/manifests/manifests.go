@@ -39,7 +39,7 @@ const (
 	// TwoClustersWorkload are Deployments with no replicas and pods that each take a node of TwoClustersPools: steady, and
 	// brief on the NodePool with a short expireAfter.
 	TwoClustersWorkload = "two-clusters-workload.yaml"
-	// Karpenter is the Deployment and the ServiceAccount of a Karpenter whose pod finds no node. Variable: CLUSTER_NAME.
+	// Karpenter is the Deployment and the ServiceAccount of a Karpenter with a pod that finds no node. Variable: CLUSTER_NAME.
 	Karpenter = "karpenter.yaml"
 	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses: gp3, the default, and
 	// gp3-immediate. Variable: TOLERATIONS of the daemon, in JSON.
@@ -71,7 +71,7 @@ const (
 	// two replicas, which is its limit, and reserved runs in the cluster's capacity reservations only. Variables:
 	// CLUSTER_NAME, FIXED_AMI, RESERVED_AMI (aliases).
 	TerminateFirst = "terminate-first.yaml"
-	// Takeover is a NodePool whose nodes are only removed when they are empty or drifted, and its EC2NodeClass. Variables:
+	// Takeover is a NodePool with nodes that are only removed when they are empty or drifted, and its EC2NodeClass. Variables:
 	// CLUSTER_NAME, GENERATION (a label of the nodes), BUDGET.
 	Takeover = "takeover.yaml"
 	// ImageFamily is a NodePool of one instance type, its EC2NodeClass with every setting that all families support, and a
@@ -93,10 +93,10 @@ const (
 	// Devices is a NodePool of instance types with NVIDIA GPUs, some of them with EFA, and its EC2NodeClass. Variable:
 	// CLUSTER_NAME.
 	Devices = "devices.yaml"
-	// DevicesWorkload are two Deployments with no replicas, gpu and efa, whose pods request nothing but a device by a
+	// DevicesWorkload are two Deployments with no replicas, gpu and efa, with pods that request nothing but a device by a
 	// ResourceClaim, and the device classes.
 	DevicesWorkload = "devices-workload.yaml"
-	// ExtendedWorkload is a device class that stands for nvidia.com/gpu, and the Deployment extended, with no replicas, whose pods request
+	// ExtendedWorkload is a device class that stands for nvidia.com/gpu, and the Deployment extended, with no replicas. Its pods request
 	// one.
 	ExtendedWorkload = "extended-workload.yaml"
 	// NominatedPods are a pod that is to be nominated to a node, and that evicts no other; the NodePool default is for it. Variables: NAME,

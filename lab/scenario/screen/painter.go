@@ -19,7 +19,7 @@ type Painter struct {
 }
 
 // NewPainter returns a painter on out. It redraws in place if out is a terminal, unless the environment
-// says NO_COLOR or that the terminal is dumb.
+// states NO_COLOR or that the terminal is dumb.
 func NewPainter(out io.Writer, getenv func(string) string) *Painter {
 	p := &Painter{out: out}
 	file, ok := out.(*os.File)

@@ -49,7 +49,7 @@ func (c *Cluster) install(ctx context.Context) error {
 	return nil
 }
 
-// discovered waits until the API server serves a kind, and says so to those who ask what it serves: discovery follows
+// discovered waits until the API server serves a kind, and reports it to those who find out what it serves: discovery follows
 // the condition Established a moment later, and a watch begun in between would find no such kind.
 func (c *Cluster) discovered(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
@@ -197,7 +197,7 @@ const (
 	maxPollInterval = time.Second
 )
 
-// Until repeats check until it returns nil. When ctx ends before, the error is what check said last.
+// Until repeats check until it returns nil. When ctx is done before, the error is what check stated last.
 func Until(ctx context.Context, check func() error) error {
 	for {
 		began := time.Now()

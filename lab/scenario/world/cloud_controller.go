@@ -15,7 +15,7 @@ type cloudController struct {
 	stop func()                           // nil while none runs
 }
 
-// newCloudController returns a manager that does not run yet. What it starts works until working ends.
+// newCloudController returns a manager that does not run yet. What it starts works until working finishes.
 func (w *World) newCloudController(working context.Context, cfg ccm.Config) *cloudController {
 	return &cloudController{run: func(rate float64) func() {
 		cfg.Rate = rate

@@ -54,14 +54,14 @@ type Cluster struct {
 	dir             string
 	controlPlane    *controlplane.Cluster
 	endpoint        *authn.Endpoint
-	served          bool // the endpoint ends with the world
+	served          bool // the endpoint finishes with the world
 	clientset       kubernetes.Interface
 	cloudController *cloudController
 	stopStorage     context.CancelFunc
 
 	mu             sync.Mutex
 	controller     *process.Process // nil while it is not to run
-	health         string           // URL that tells its readiness
+	health         string           // URL that reports its readiness
 	started        int              // how often the controller was started
 	startedAt      time.Time        // when it was started last
 	exits          ControllerExits  // of controllers that nobody stopped
@@ -71,11 +71,11 @@ type Cluster struct {
 	gates          string           // feature gates of the controller
 	environment    []Variable       // other settings of the controller
 	queue          string           // interruption queue that gets events; empty if the cluster has none
-	restartOnExit  bool             // the controller is started again when it ends
+	restartOnExit  bool             // the controller is started again when it finishes
 	shadows        []*Shadow        // prepared beside the controller
 }
 
-// start boots the cluster. What works beside the control plane does so until working ends.
+// start boots the cluster. What works beside the control plane does so until working finishes.
 func (c *Cluster) start(ctx, working context.Context) error {
 	var err error
 	if c.endpoint, err = authn.Listen(); err != nil {
@@ -122,7 +122,7 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	return c.watch(ctx, working, func(client.Object, bool) {})
 }
 
-// renewLeases renews the leases of nodes together until working ends.
+// renewLeases renews the leases of nodes together until working finishes.
 func (c *Cluster) renewLeases(working context.Context) error {
 	etcd, err := c.Store()
 	if err != nil {
@@ -175,7 +175,7 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 // startEKS runs what EKS runs beside a control plane: the authenticator, the cloud controller manager, and the
-// controller of the EBS CSI driver, whose daemons are a workload of the cluster.
+// controller of the EBS CSI driver. Its daemons are a workload of the cluster.
 func (c *Cluster) startEKS(ctx, working context.Context) error {
 	c.progress("EKS", false)
 	if err := authn.InstallRBAC(ctx, c.clientset); err != nil {

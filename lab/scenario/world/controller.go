@@ -327,7 +327,7 @@ func (c *Cluster) AwaitController(ctx context.Context) error {
 	})
 }
 
-// controllerEnvironment is the whole environment of the controller, and the URL that tells its health.
+// controllerEnvironment is the whole environment of the controller, and the URL that reports its health.
 func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, error) {
 	kubeconfig, err := c.accountKubeconfig(ctx, controllerAccount)
 	if err != nil {
@@ -346,7 +346,8 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	gates, settings := c.gates, slices.Clone(c.environment)
 	c.mu.Unlock()
 	own = append(own, c.controllerVariables(kubeconfig, metrics, health)...)
-	own = append(own, Variable{"FEATURE_GATES", gates}, Variable{"RECORDER_PATH", c.Recording()})
+	own = append(own, Variable{"FEATURE_GATES", gates}, Variable{"RECORDER_PATH", c.Recording()},
+		Variable{"DOVETAIL_PACE", strconv.Itoa(max(1, c.world.cfg.Pace))})
 	return withHostEnvironment(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
 }
 
@@ -435,7 +436,7 @@ func (c *Cluster) KillController() error {
 	return nil
 }
 
-// CrashController ends the controller by SIGKILL, if it runs, as if by itself: see RestartControllerOnExit.
+// CrashController stops the controller by SIGKILL, if it runs, as if by itself: see RestartControllerOnExit.
 func (c *Cluster) CrashController() error {
 	c.mu.Lock()
 	p := c.controller

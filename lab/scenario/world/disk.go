@@ -25,7 +25,7 @@ func (e *FullDiskError) Error() string {
 	)
 }
 
-// Explain is a failure of a world, in one line if a full disk is its cause: what the components then say of it is long,
+// Explain is a failure of a world, in one line if a full disk is its cause: what the components then state of it is long,
 // and different each time.
 func (w *World) Explain(err error) error {
 	if err == nil {

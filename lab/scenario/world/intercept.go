@@ -38,7 +38,7 @@ func (i *interceptor) denyDescribe(rw http.ResponseWriter, r *http.Request) bool
 
 // Intercept has hook called with every API call after it took effect and before its answer leaves, which
 // waits for hook to return: a caller that hook kills has made the call and never learns of it. A nil hook
-// ends that.
+// stops that.
 func (i *interceptor) Intercept(hook func(awsim.Call)) {
 	if hook == nil {
 		i.hook.Store(nil)

@@ -11,7 +11,7 @@ import (
 // superviseInterval is how often the supervisor checks for a new controller process.
 const superviseInterval = time.Second
 
-// A controller that ends by itself is started again: at once if it lived for backoffResetAfter, else after minBackoff,
+// A controller that finishes by itself is started again: at once if it lived for backoffResetAfter, else after minBackoff,
 // and after twice as long each time, up to maxBackoff, as a kubelet does with a container in CrashLoopBackOff.
 const (
 	backoffResetAfter = 10 * time.Second
@@ -90,7 +90,7 @@ func (c *Cluster) recordExit(p *process.Process) (unexpected, restart bool) {
 }
 
 // restart restarts an exited controller after a pause. It retries until one starts, since the API server
-// may be away; or until somebody stops the controller, the control plane ends, or ctx does.
+// may be away; or until somebody stops the controller, the control plane finishes, or ctx does.
 func (c *Cluster) restart(ctx context.Context, exited *process.Process, pause time.Duration) {
 	c.world.log.Warn("the controller exited and restarts", "cluster", c.Name, "error", exited.ExitError(), "pause", pause)
 	for ; ; pause = superviseInterval {

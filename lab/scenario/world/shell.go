@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// operatorEnvironment is the environment of who looks after the cluster: its administrator, with the AWS role of its
+// operatorEnvironment is the environment of who manages the cluster: its administrator, with the AWS role of its
 // autoscaler.
 func (c *Cluster) operatorEnvironment() ([]string, error) {
 	own, err := c.Environment()

@@ -45,8 +45,10 @@ type Config struct {
 	Executable string
 	// Dovetail is the product's binary. It is needed by StartController only.
 	Dovetail string
+	// Pace divides the waits of the product's controller, see DOVETAIL_PACE. Default: 1.
+	Pace int
 	// Unrestricted lets the role of each cluster's autoscaler do everything in AWS, for an autoscaler that is not the
-	// product. Otherwise it may do what the product says that it needs, and the account sees to it; without the product's
+	// product. Otherwise it may do what the product states that it needs, and the account sees to it; without the product's
 	// binary, everything.
 	Unrestricted bool
 	// RebootForRepair lets the autoscalers of the product reboot instances, too.
@@ -84,7 +86,7 @@ type World struct {
 	Clusters []*Cluster
 
 	cfg            Config
-	working        context.Context // ends with Close
+	working        context.Context // done with Close
 	simulator      *node.Simulator
 	log            *slog.Logger
 	logFile        *os.File
@@ -97,7 +99,7 @@ type World struct {
 	prices prices
 }
 
-// Start boots a world and returns when all of it is healthy. If ctx ends before, or a part fails, nothing
+// Start boots a world and returns when all of it is healthy. If ctx is done before, or a part fails, nothing
 // is left running. Once started, a world does not depend on ctx; it has to be closed.
 func Start(ctx context.Context, cfg Config) (*World, error) {
 	cfg.Clusters = max(1, cfg.Clusters)
@@ -132,7 +134,7 @@ func (w *World) start(ctx context.Context) error {
 		return fmt.Errorf("state directory %s already has a world (choose another, or remove it): %w", w.cfg.Dir, err)
 	}
 	w.log = slog.New(slog.NewTextHandler(w.logFile, nil))
-	// What runs beside the clusters ends with the world, not with the caller's context.
+	// What runs beside the clusters finishes with the world, not with the caller's context.
 	alive := context.WithoutCancel(ctx)
 	serving, endServers := context.WithCancel(alive)
 	working, end := context.WithCancel(alive)
@@ -175,7 +177,7 @@ func (w *World) startAWS(ctx context.Context) error {
 	return nil
 }
 
-// startClusters boots all clusters at the same time. What it starts works until working ends.
+// startClusters boots all clusters at the same time. What it starts works until working finishes.
 func (w *World) startClusters(ctx, working context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var mu sync.Mutex
@@ -238,7 +240,7 @@ func (w *World) InstallDRADrivers(names ...string) error {
 // Fail gives an instance a fault, which the EKS node monitoring agent on it reports.
 func (w *World) Fail(instance string, fault node.Fault) { w.simulator.Fail(instance, fault) }
 
-// Recover ends an instance's fault of a condition.
+// Recover stops an instance's fault of a condition.
 func (w *World) Recover(instance string, condition corev1.NodeConditionType) {
 	w.simulator.Recover(instance, condition)
 }
@@ -248,7 +250,7 @@ func (w *World) RunJoined(instance string, run func(ctx context.Context)) {
 	w.simulator.RunJoined(instance, run)
 }
 
-// Background runs something beside the clusters. Its context ends when the world closes, which waits for it.
+// Background runs something beside the clusters. Its context is done when the world closes, which waits for it.
 func (w *World) Background(run func(ctx context.Context) error) {
 	w.background.Go(func() error { return run(w.working) })
 }
@@ -272,7 +274,7 @@ func (w *World) AwaitFailure(ctx context.Context) error {
 }
 
 // Close stops all components in the reverse order of their dependencies. When it returns, no process and no goroutine
-// of the world is left. Components that have not exited when ctx ends are killed.
+// of the world is left. Components that have not exited when ctx is done are killed.
 func (w *World) Close(ctx context.Context) error {
 	var errs []error
 	each := func(do func(*Cluster) error) {

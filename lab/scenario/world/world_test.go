@@ -24,7 +24,7 @@ func TestStateDirectoryIsRequired(t *testing.T) {
 	}
 }
 
-// What is started before a cluster fails is ended.
+// What is started before a cluster fails is stopped.
 func TestFailedWorldLeavesNothing(t *testing.T) {
 	var aws string
 	_, err := Start(t.Context(), Config{Dir: t.TempDir(), Clusters: 2, Executable: "/nowhere/dovetail-lab", Progress: func(p Progress) {

@@ -73,7 +73,7 @@ const (
 type Panel struct {
 	Kind  Kind
 	Title string
-	// Description says what is shown, and what to do when it is bad.
+	// Description states what is shown, and what to do when it is bad.
 	Description string
 	Unit        Unit
 	// Width in columns; a line has 24.

@@ -29,7 +29,7 @@ func (c *canvas) line(x1, y1, x2, y2 float64) {
 	c.add(`<path d="M%s %sL%s %s" class="g"/>`, num(x1), num(y1), num(x2), num(y2))
 }
 
-// text writes a text of a class, which begins, is centered or ends at x: anchor is start, middle or end.
+// text writes a text of a class, which begins, is centered or finishes at x: anchor is start, middle or end.
 func (c *canvas) text(at [2]float64, class, anchor, text string) {
 	c.add(`<text x="%s" y="%s" class="%s" text-anchor="%s">%s</text>`, num(at[0]), num(at[1]), class, anchor, html.EscapeString(text))
 }

@@ -1,7 +1,7 @@
-// Package adjust adds to generated CustomResourceDefinitions what markers on Go types cannot say: rules on
+// Package adjust adds to generated CustomResourceDefinitions what markers on Go types cannot state: rules on
 // types of Kubernetes that our types use (taints, conditions), rules on the values of string maps, rules
 // that hold for a type in one place but not in another, and rules over the list of AWS labels, which has
-// its home in api/aws/v1.
+// its place in api/aws/v1.
 package adjust
 
 import (
@@ -49,7 +49,7 @@ func adjustments() []adjustment {
 			`label domain "karpenter.k8s.aws" is restricted`,
 			`self.all(x, x in `+celList(requirementLabels)+` || !x.find("^([^/]+)").endsWith("karpenter.k8s.aws"))`)},
 
-		// The pool of a node is the system's to say. Claims, which have the same type of requirements, do say it.
+		// The pool of a node is the system's to state. Claims, which have the same type of requirements, do state it.
 		{pool, template + "requirements.[].key", rule(`label "karpenter.sh/nodepool" is restricted`, `self != "karpenter.sh/nodepool"`)},
 
 		{pool, template + "requirements.[].key", allowAWSLabels(requirementLabels)},

@@ -1,5 +1,5 @@
 // Command generate writes the CustomResourceDefinitions of all packages below api: it runs controller-gen
-// and adds what that cannot say (see package adjust).
+// and adds what that cannot state (see package adjust).
 package main
 
 import (

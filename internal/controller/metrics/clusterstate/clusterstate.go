@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// checkInterval is how often the state is checked.
+	// checkInterval sets how often the state is checked.
 	checkInterval = 5 * time.Second
 	// nodesPerCheck is up to how many nodes are counted with each check. More are counted less often: counting 5,000 takes 30 ms of CPU.
 	nodesPerCheck = 1000
@@ -26,7 +26,7 @@ const (
 type state interface {
 	// Primed reports whether the state is synced.
 	Primed() bool
-	// NodeCount is how many nodes the state has.
+	// NodeCount returns how many nodes the state has.
 	NodeCount(ctx context.Context) (int, error)
 	// Version changes with the objects that the state is made from, if it is known.
 	Version(ctx context.Context) (cluster.Version, bool)
@@ -39,11 +39,11 @@ type Watch struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	// nextCount is when the nodes are counted next.
+	// nextCount is the time when the nodes are counted next.
 	nextCount time.Time
 	// counted is the version that was counted last; it is not known before the first count.
 	counted cluster.Version
-	// unsyncedSince is when the state was first found unsynced, lastLogged when that was last logged.
+	// unsyncedSince is the time when the state was first found unsynced, lastLogged when that was last logged.
 	unsyncedSince, lastLogged time.Time
 }
 

@@ -21,7 +21,7 @@ import (
 // returns.
 type Send func(value float64, labels ...string)
 
-// Gauge is a metric with the type gauge, whose series are computed from a W: what was read of the cluster for a scrape.
+// Gauge is a metric with the type gauge. Its series are computed from a W: what was read of the cluster for a scrape.
 type Gauge[W any] struct {
 	Name, Help string
 	Labels     []string
@@ -125,7 +125,7 @@ func (c *Collector[W]) WriteText(to io.Writer) error {
 	return nil
 }
 
-// world is what the series are computed from, and whether there are any.
+// world returns what the series are computed from, and whether there are any.
 func (c *Collector[W]) world() (w W, ok bool) {
 	if !c.leading.Load() {
 		return w, false

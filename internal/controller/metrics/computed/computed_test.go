@@ -48,7 +48,7 @@ func leading[W any](t *testing.T, c *computed.Collector[W], do func()) {
 	})
 }
 
-// ofClient is what the client of Prometheus writes for a collector.
+// ofClient returns what the client of Prometheus writes for a collector.
 func ofClient(t *testing.T, c prometheus.Collector) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// valueEscapes are those of the text format in values of labels.
+// valueEscapes are the escapes of the text format in values of labels.
 var valueEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 
 // line formats the series of a metric. It is not changed after its creation: scrapes run in parallel.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// path is where metrics are served.
+	// path states where metrics are served.
 	path = "/metrics"
 	// textBuffer has some hundred lines, so that the compression is not called for each.
 	textBuffer = 64 << 10
@@ -94,7 +94,7 @@ func (r *Registry) textWriters() []textWriter {
 	return slices.Clone(r.writers)
 }
 
-// helpEscapes are those of the text format.
+// helpEscapes are the escapes of the text format.
 var helpEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 
 // WriteHeader writes the HELP and TYPE of a metric in the text format.

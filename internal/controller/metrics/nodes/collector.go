@@ -24,10 +24,10 @@ import (
 // scrapeTimeout bounds how long a scrape waits for the cache; it is Prometheus' default timeout.
 const scrapeTimeout = 10 * time.Second
 
-// Config is what a Collector reads.
+// Config describes what a Collector reads.
 type Config struct {
 	Cache client.Reader
-	// Pods are those of the informers; nil reads them from Cache.
+	// Pods are the pods of the informers; nil reads them from Cache.
 	Pods cluster.Pods
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -35,7 +35,7 @@ type Config struct {
 	Labels []string
 }
 
-// world is what the series of a scrape are computed from.
+// world describes what the series of a scrape are computed from.
 type world struct {
 	nodes []node
 	// available and requested are of all nodes.
@@ -96,7 +96,7 @@ func labelName(key string) string {
 	return strings.NewReplacer("-", "_", ".", "_").Replace(key[strings.LastIndexByte(key, '/')+1:])
 }
 
-// usage is what the pods of one node add up to.
+// usage describes what the pods of one node add up to.
 type usage struct{ podRequests, podLimits, daemonRequests, daemonLimits corev1.ResourceList }
 
 // read reads what a scrape needs. Cost: one pass over nodes and pods.
@@ -120,7 +120,7 @@ func (c *Config) read(keys []string) (*world, error) {
 	return w, nil
 }
 
-// amounts are what a pod requests, and its limits.
+// amounts describes what a pod requests, and its limits.
 type amounts struct{ requests, limits corev1.ResourceList }
 
 func usageByNode(pods []*corev1.Pod) map[string]usage {
@@ -163,7 +163,7 @@ func labelsOf(n *corev1.Node, keys []string) []string {
 	return append(labels, n.Name, string(n.Status.Phase), strconv.FormatBool(n.Labels[karpv1.LabelNodePool] != ""))
 }
 
-// overhead is what a node keeps for itself of the resources that it offers.
+// overhead returns what a node keeps for itself of the resources that it offers.
 func overhead(n *node) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, capacity := range n.Status.Capacity {

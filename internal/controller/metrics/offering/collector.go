@@ -19,7 +19,7 @@ type Collector struct {
 	latest reading
 }
 
-// reading is what the last look found, in the order in which it is served.
+// reading describes what the last look found, in the order in which it is served.
 type reading struct {
 	types     []string
 	offerings []offeringID

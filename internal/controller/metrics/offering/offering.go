@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// interval is how often offerings are measured, retryInterval how soon after a pool failed: usually its node class
+	// interval sets how often offerings are measured, retryInterval how soon after a pool failed: usually its node class
 	// is new.
 	interval, retryInterval = time.Minute, 10 * time.Second
-	// failedEventInterval and disabledEventInterval are how often events about outdated or built-in prices are
+	// failedEventInterval and disabledEventInterval set how often events about outdated or built-in prices are
 	// repeated.
 	failedEventInterval, disabledEventInterval = time.Hour, 24 * time.Hour
 )

@@ -197,7 +197,7 @@ func TestEventsAboutPrices(t *testing.T) {
 				Events:    f.Events,
 				Log:       f.Log,
 			}
-			for range 2 { // says it once
+			for range 2 { // reports it once
 				_, err := l.measure(t.Context())
 				f.Do(err)
 			}

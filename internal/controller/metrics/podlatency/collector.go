@@ -23,17 +23,17 @@ import (
 // scrapeTimeout bounds how long a scrape waits for the cache; it is Prometheus' default timeout.
 const scrapeTimeout = 10 * time.Second
 
-// Config is what the collector reads.
+// Config describes what the collector reads.
 type Config struct {
 	Cache client.Reader
-	// Pods are those of the informers; nil reads them from Cache.
+	// Pods are the pods of the informers; nil reads them from Cache.
 	Pods      cluster.Pods
 	Decisions *Decisions
 	Now       func() time.Time
 	Log       *slog.Logger
 }
 
-// world is what the series of a scrape are computed from.
+// world describes what the series of a scrape are computed from.
 type world struct {
 	pods []*corev1.Pod
 	// nodes are the labels of each node, by its name.

@@ -14,9 +14,9 @@ import (
 
 // Decision is the progress of one pod. Times are zero for steps that have not happened.
 type Decision struct {
-	// Seen is when the pod was first seen to need a node.
+	// Seen is the time when the pod was first seen to need a node.
 	Seen time.Time
-	// Decided is when the first plan scheduled or rejected the pod.
+	// Decided is the time when the first plan scheduled or rejected the pod.
 	Decided time.Time
 	// Schedulable is since when every plan has scheduled the pod.
 	Schedulable time.Time

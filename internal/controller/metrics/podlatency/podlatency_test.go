@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// measured is how often, and with what sum, something was observed: "2 in 30s".
+// measured returns how often, and with what sum, something was observed: "2 in 30s".
 func measured(t *testing.T, o prometheus.Metric) string {
 	t.Helper()
 	var m dto.Metric

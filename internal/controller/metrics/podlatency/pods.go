@@ -30,11 +30,11 @@ type Pods struct {
 
 	// waiting are the pods with steps that are still to be measured.
 	waiting map[types.UID]wait
-	// swept is when the decisions about pods that are gone were last forgotten.
+	// swept is the time when the decisions about pods that are gone were last forgotten.
 	swept time.Time
 }
 
-// sweepInterval is how long a decision about a pod that is gone is kept at most, doubled. The trigger and plans may see a pod after this
+// sweepInterval sets how long a decision about a pod that is gone is kept at most, doubled. The trigger and plans may see a pod after this
 // has seen it go: a tenant that creates and deletes 600 pods a second would leave as many decisions behind.
 const sweepInterval = time.Minute
 
@@ -44,7 +44,7 @@ type wait struct{ toBind, toStart bool }
 // NeedLeaderElection makes sure that one process measures.
 func (p *Pods) NeedLeaderElection() bool { return true }
 
-// Start measures until ctx ends.
+// Start measures until ctx is done.
 func (p *Pods) Start(ctx context.Context) error {
 	p.waiting = map[types.UID]wait{}
 	const what = "measure a pod"
@@ -111,7 +111,7 @@ func (p *Pods) measure(pod *corev1.Pod, w *wait) {
 	}
 }
 
-// since is when a condition of the pod became true; now if that is unknown.
+// since returns when a condition of the pod became true; now if that is unknown.
 func (p *Pods) since(pod *corev1.Pod, condition corev1.PodConditionType) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == condition && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {

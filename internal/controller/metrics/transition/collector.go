@@ -13,7 +13,7 @@ import (
 // sharedPrefix begins the names of the metrics that are the same for all kinds.
 const sharedPrefix = "operator_"
 
-// scrape is what the gauges of a scrape are computed from.
+// scrape describes what the gauges of a scrape are computed from.
 type scrape struct {
 	now   time.Time
 	kinds []seenKind

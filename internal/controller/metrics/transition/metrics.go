@@ -31,7 +31,7 @@ type family struct {
 	termination *prometheus.HistogramVec
 }
 
-// observation is what was last seen of an object.
+// observation describes what was last seen of an object.
 type observation struct {
 	uid        types.UID
 	deleted    *metav1.Time

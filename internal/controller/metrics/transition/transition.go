@@ -26,7 +26,7 @@ type Kind struct {
 	Conditions func(client.Object) []metav1.Condition
 	// Labels are the keys of labels of the objects that the metrics have, too.
 	Labels []string
-	// Buckets are those of the durations, in seconds.
+	// Buckets are the buckets of the durations, in seconds.
 	Buckets []float64
 }
 

@@ -121,7 +121,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// samples is how often a histogram was observed.
+// samples returns how often a histogram was observed.
 func samples(t *testing.T, o prometheus.Observer) uint64 {
 	t.Helper()
 	var m dto.Metric

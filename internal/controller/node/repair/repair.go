@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// blockedRecheckInterval is when a node is checked again that is not repaired because too many others are unhealthy.
+	// blockedRecheckInterval is the time when a node is checked again that is not repaired because too many others are unhealthy.
 	blockedRecheckInterval = 5 * time.Minute
 	// blockedEventWindow is the dedupe window of the event that nothing is repaired.
 	blockedEventWindow = 15 * time.Minute

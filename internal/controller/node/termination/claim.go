@@ -31,13 +31,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
 // instancePoll is the time between two calls for a terminating instance.
 const instancePoll = 5 * time.Second
 
-// concurrency is how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API
+// concurrency sets how many claims, and how many nodes, are reconciled at once: they mostly wait for EC2 and the API
 // server.
 const concurrency = 100
 
@@ -45,7 +46,7 @@ const concurrency = 100
 // nil while it is shutting down.
 type terminator interface {
 	Terminate(ctx context.Context, providerID string) error
-	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status says.
+	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status states.
 	FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error)
 }
 
@@ -57,6 +58,8 @@ type ClaimReconciler struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// Pace divides the time between two calls for a terminating instance.
+	Pace pace.Pace
 }
 
 // Register adds the reconciler to mgr.
@@ -96,7 +99,7 @@ func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !gone {
-		return reconcile.Result{RequeueAfter: instancePoll}, nil
+		return reconcile.Result{RequeueAfter: r.Pace.Of(instancePoll)}, nil
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(r.removeFinalizer(ctx, claim))
 }

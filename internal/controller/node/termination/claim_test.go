@@ -26,7 +26,7 @@ type ec2 struct {
 	terminate  []error
 	orphans    []cloudprovider.Instance
 	terminated []string
-	// hangs has Terminate return only when its context ends.
+	// hangs has Terminate return only when its context is done.
 	hangs bool
 }
 

@@ -12,9 +12,9 @@ import (
 
 // drain is the next step of a node's drain.
 type drain struct {
-	// Evict are the pods of the current tier; Force are those at their deadline, in any tier.
+	// Evict are the pods of the current tier; Force holds those at their deadline, in any tier.
 	Evict, Force []*corev1.Pod
-	// Waiting is how many pods the node still waits for.
+	// Waiting counts how many pods the node still waits for.
 	Waiting int
 }
 
@@ -70,7 +70,7 @@ func tier(pod *corev1.Pod) int {
 	return t
 }
 
-// stuckPodTimeout is how long after its grace period a terminating pod still counts. After that its kubelet will not
+// stuckPodTimeout sets how long after its grace period a terminating pod still counts. After that its kubelet will not
 // report any more.
 const stuckPodTimeout = time.Minute
 

@@ -31,7 +31,7 @@ type Evictor struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
-	// Workers is how many evictions run at once.
+	// Workers counts how many evictions run at once.
 	Workers int
 
 	once     sync.Once
@@ -50,7 +50,7 @@ type podKey struct {
 	uid             types.UID
 }
 
-// Cause is why a pod has to leave its node.
+// Cause states why a pod has to leave its node.
 type Cause struct {
 	Reason string
 	// Decision is the ID of the decision that removes the node; empty if it was no decision of ours.
@@ -64,14 +64,14 @@ func (c Cause) String() string {
 	return c.Reason + ", decision " + c.Decision
 }
 
-// eviction is why, and until when, a pod has to leave.
+// eviction states why, and until when, a pod has to leave.
 type eviction struct {
 	node     *corev1.Node
 	cause    Cause
 	deadline *time.Time
 	// due is true once the pod's deadline requires its deletion instead of an eviction.
 	due bool
-	// until is when the pod may stay after all; nil if it must leave.
+	// until is the time when the pod may stay after all; nil if it must leave.
 	until *time.Time
 }
 

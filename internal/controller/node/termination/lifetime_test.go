@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// sum is what a metric has observed, in seconds.
+// sum returns what a metric has observed, in seconds.
 func sum(t *testing.T, o prometheus.Observer) float64 {
 	t.Helper()
 	var m dto.Metric

@@ -28,13 +28,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
 const (
 	// poll is the time between two checks of a drain or a volume.
 	poll = time.Second
-	// watchDelay is how long a write takes, at most, to arrive through the watch in a healthy cluster.
+	// watchDelay sets how long a write takes, at most, to arrive through the watch in a healthy cluster.
 	watchDelay = 200 * time.Millisecond
 	// minDrain gives a scheduler that has not seen the taint yet the time to bind its last pod.
 	minDrain = 5 * time.Second
@@ -55,6 +56,8 @@ type NodeReconciler struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// Pace divides the time between two calls for a terminating instance.
+	Pace pace.Pace
 }
 
 // Register adds the reconciler to mgr.
@@ -74,7 +77,7 @@ func (r *NodeReconciler) options() controller.Options {
 // step is one stage of a node's termination. It returns when to run it again; zero when it is done.
 type step func(ctx context.Context, t *termination) (wait time.Duration, err error)
 
-// termination is what is known of a node that is being terminated.
+// termination describes what is known of a node that is being terminated.
 type termination struct {
 	node *corev1.Node
 	// claim is nil when the node has none, or more than one.
@@ -145,11 +148,11 @@ func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*termi
 	return t, err
 }
 
-// getTimeout is how long a drain waits for the cloud to answer whether the instance exists. EC2 answers within a second.
+// getTimeout sets how long a drain waits for the cloud to answer whether the instance exists. EC2 answers within a second.
 const getTimeout = 5 * time.Second
 
-// terminateTimeout is how long one attempt to terminate may take: what the drain has found out is written after it. EC2 answers within two
-// seconds, and the attempt is repeated.
+// terminateTimeout sets how long one attempt to terminate may take: what the drain has found out is written after it. EC2 answers within
+// two seconds, and the attempt is repeated.
 const terminateTimeout = 15 * time.Second
 
 // instanceGone reports whether nothing is left to drain: the kubelet does not report, and the instance certainly does not exist. A
@@ -254,7 +257,7 @@ func (r *NodeReconciler) evictPods(t *termination, pods []*corev1.Pod, now time.
 	return d.Waiting
 }
 
-// causeOf is why the pods of a claim's node have to leave; the claim may be nil.
+// causeOf returns why the pods of a claim's node have to leave; the claim may be nil.
 func causeOf(claim *karpv1.NodeClaim) Cause {
 	out := Cause{Reason: "Forceful Termination"}
 	if claim == nil {
@@ -354,7 +357,7 @@ func (r *NodeReconciler) terminate(ctx context.Context, t *termination) (time.Du
 		return 0, fmt.Errorf("terminate the instance of node %q: %w", t.node.Name, err)
 	}
 	condition.SetTrue(t.claim, karpv1.ConditionInstanceTerminating, r.Now())
-	return instancePoll, nil
+	return r.Pace.Of(instancePoll), nil
 }
 
 // removeFinalizer removes the Node's finalizer, with which the API server deletes the Node.

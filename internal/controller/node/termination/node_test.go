@@ -362,7 +362,7 @@ func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
 	}
 }
 
-// A claim whose finalizer somebody has removed by force is gone though the cache still shows it. Its node has not been
+// A claim with a finalizer that somebody has removed by force is gone though the cache still shows it. Its node has not been
 // drained by that.
 func TestClaimThatVanishesDuringTheDrain(t *testing.T) {
 	f := controllertest.New(t, append(leaving(), controllertest.Pod("web", "node-a"))...)
@@ -407,7 +407,7 @@ func TestDrainShowsWhileTheTerminationHangs(t *testing.T) {
 	})
 }
 
-// A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of
+// A deadline that nobody can read is none: node and claim go as they would without it, and somebody reports it. One of
 // long ago or far away is one.
 func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 	grace := func(c *karpv1.NodeClaim) { c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: time.Hour} }
@@ -419,7 +419,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 		says           string
 		// forced pods are deleted, others are evicted.
 		forced bool
-		// stands is what the annotation is afterwards.
+		// stands holds what the annotation is afterwards.
 		stands string
 	}{
 		{name: "malformed", deadline: "soon", says: "InvalidTerminationTimestamp", stands: "soon"},

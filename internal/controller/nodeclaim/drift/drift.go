@@ -38,7 +38,7 @@ const (
 	// offeredMinAge is the age at which the check of a claim's instance type begins: it was offered when the claim
 	// launched.
 	offeredMinAge = time.Hour
-	// offeredTTL is how long a found instance type needs no further check. AWS withdraws types from a zone rarely, and
+	// offeredTTL sets how long a found instance type needs no further check. AWS withdraws types from a zone rarely, and
 	// each check evaluates the whole catalog.
 	offeredTTL = 30 * time.Minute
 )
@@ -59,7 +59,7 @@ type Reconciler struct {
 	Now    func() time.Time
 
 	mu sync.Mutex
-	// offered is when the instance type of a claim was last found in the catalog.
+	// offered is the time when the instance type of a claim was last found in the catalog.
 	offered map[types.UID]time.Time
 }
 

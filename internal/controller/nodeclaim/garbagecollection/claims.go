@@ -26,7 +26,7 @@ import (
 // the event, short enough that a large loss of instances is cleaned up within minutes.
 const heldBackInterval = 30 * time.Second
 
-// maxDescribes is how many instances a pass reads from EC2 one by one: a listing that lacks a whole fleet must not use
+// maxDescribes limits how many instances a pass reads from EC2 one by one: a listing that lacks a whole fleet must not use
 // up the account's rate of DescribeInstances.
 const maxDescribes = 200
 

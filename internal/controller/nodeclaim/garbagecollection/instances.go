@@ -31,7 +31,7 @@ const (
 	startupInterval, steadyInterval = 10 * time.Second, 2 * time.Minute
 	startupTime                     = 20 * startupInterval
 	perPage                         = 1000
-	// recently is how old the listing may be in which a pass looks for leftovers first. Adoption lists the instances more often.
+	// recently sets how old the listing may be in which a pass looks for leftovers first. Adoption lists the instances more often.
 	recently = time.Minute
 )
 

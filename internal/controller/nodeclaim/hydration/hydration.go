@@ -79,7 +79,7 @@ func (r *Reconciler) labelNode(ctx context.Context, claim *karpv1.NodeClaim) err
 }
 
 // staleConditions are the decided conditions of an earlier generation of the claim: Launched, Registered and Initialized hold whatever the
-// spec says now.
+// spec states now.
 func staleConditions(claim *karpv1.NodeClaim) (out []metav1.Condition) {
 	for _, typ := range claim.ConditionTypes().Dependents {
 		c, _ := condition.Get(claim, typ)

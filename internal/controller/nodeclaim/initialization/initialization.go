@@ -36,7 +36,7 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
-	// GracePeriod is how long after registration a startup taint may stay, or the node may be not Ready, before the condition
+	// GracePeriod states how long after registration a startup taint may stay, or the node may be not Ready, before the condition
 	// names it; a minute if not set.
 	GracePeriod time.Duration
 	// Removals knows whether the owners of startup taints are at work; nil knows nothing.
@@ -164,7 +164,7 @@ func (r *Reconciler) recordPods(ctx context.Context, claim *karpv1.NodeClaim, no
 	return nil
 }
 
-// settlingTime is how long after its registration a node is not said to wait for what every node waits for. Most are ready by then, and
+// settlingTime sets how long after its registration a node is not stated to wait for what every node waits for. Most are ready by then, and
 // each reason would be a write for each node. A thousand nodes that join at once take 5 to 15 s from registration to initialization: with
 // 5 s instead of 20, most of them got a reason, and those with two taints a second one.
 const settlingTime = 20 * time.Second

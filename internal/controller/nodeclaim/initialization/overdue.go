@@ -21,10 +21,10 @@ import (
 // checked again every two minutes.
 const taintLateEventWindow = 15 * time.Minute
 
-// waiting is what keeps a node from being initialized.
+// waiting describes what keeps a node from being initialized.
 type waiting struct {
 	reason, message string
-	// recheckAfter is when to check again though nothing has changed; zero for not at all.
+	// recheckAfter is the time when to check again though nothing has changed; zero for not at all.
 	recheckAfter time.Duration
 	// resolved is true if this reconcile has just removed the obstacle.
 	resolved bool
@@ -119,7 +119,7 @@ func (r *Reconciler) overdue(ctx context.Context, claim *karpv1.NodeClaim, node 
 	return w, nil
 }
 
-// graceStart is when the grace period of a node begins: at its registration. The node lifecycle controller removes its
+// graceStart returns when the grace period of a node begins: at its registration. The node lifecycle controller removes its
 // taints only after the node is Ready, so theirs begins then.
 func graceStart(claim *karpv1.NodeClaim, node *corev1.Node, taint *corev1.Taint) time.Time {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)

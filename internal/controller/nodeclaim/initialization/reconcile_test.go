@@ -164,7 +164,7 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A node that has just registered is not said to wait for what happens to every node; one that lacks a resource is.
+// A node that has just registered is not stated to wait for what happens to every node; one that lacks a resource is.
 func TestNodeSettlesBeforeItIsSaidToWait(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), controllertest.ReadyNode("a", controllertest.NotReady))
 	r := &Reconciler{Client: f.API, Log: f.Log, Now: f.Now}
@@ -201,7 +201,7 @@ func TestRemovedTaintsAreNoticed(t *testing.T) {
 	}
 }
 
-// A node with what its claim expects needs no second write to say so. One with less is the consistency controller's.
+// A node with what its claim expects needs no second write to report it. One with less is the consistency controller's.
 func TestConsistentNodeNeedsOneWrite(t *testing.T) {
 	expects := func(c *karpv1.NodeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}

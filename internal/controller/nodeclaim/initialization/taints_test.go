@@ -65,7 +65,7 @@ func interleave(t *testing.T, seed uint64, moments map[string]bool) {
 		c.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
 	})
 	node := joining()
-	if seed%2 == 0 { // its kubelet was told of pool and startup taints; else both come with registration
+	if seed%2 == 0 { // its kubelet was informed of pool and startup taints; else both come with registration
 		node.Labels[karpv1.LabelNodePool] = claim.Labels[karpv1.LabelNodePool]
 		node.Spec.Taints = append(node.Spec.Taints, claim.Spec.StartupTaints...)
 	}
@@ -221,7 +221,7 @@ func TestStuckTaint(t *testing.T) {
 	}
 }
 
-// A lost update is mended: the owner has done its work, and the taint is there nevertheless.
+// A lost update is repaired: the owner has done its work, and the taint is there nevertheless.
 func TestStaleTaintIsRemoved(t *testing.T) {
 	for _, mend := range []bool{true, false} {
 		node := joining()

@@ -17,7 +17,7 @@ const (
 	lastProbe  = 30 * time.Minute
 )
 
-// probeTime is how long one probe lasts at most: longer than the registration timeout of a claim. A probe that has
+// probeTime sets how long one probe lasts at most: longer than the registration timeout of a claim. A probe that has
 // joined and is not ready by then has failed, too.
 const probeTime = 20 * time.Minute
 
@@ -45,7 +45,7 @@ type breaker struct {
 	tried   time.Time // when the current probe began
 }
 
-// settle ends a probe that has had its time.
+// settle stops a probe that has had its time.
 func (k *breaker) settle(now time.Time) {
 	if over := k.tried.Add(probeTime); k.probe != "" && !now.Before(over) {
 		k.wait = min(2*k.wait, lastProbe)

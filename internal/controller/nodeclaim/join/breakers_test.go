@@ -119,7 +119,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// A claim that is deleted before it has a result ends its probe.
+// A claim that is deleted before it has a result stops its probe.
 func TestProbeThatGoes(t *testing.T) {
 	w := newWatched()
 	w.Report(untrust)
@@ -157,7 +157,7 @@ func TestTimes(t *testing.T) {
 	}
 	for i, took := range []time.Duration{40 * time.Second, 20 * time.Second} {
 		times.Observe("x", uid2(i), took)
-		times.Observe("x", uid2(i), 9*time.Minute) // told again
+		times.Observe("x", uid2(i), 9*time.Minute) // given again
 	}
 	for class, want := range map[string]time.Duration{"x": 80 * time.Second, "y": time.Minute} {
 		if got := times.GracePeriod(class); got != want {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// samples is how many of the last joins of a class count: enough to include slow ones, few enough to forget an AMI
+	// samples sets how many of the last joins of a class count: enough to include slow ones, few enough to forget an AMI
 	// that is no longer in use.
 	samples = 20
 	// minGracePeriod and maxGracePeriod bound the learned value: a shorter one would report nodes at random, a longer

@@ -55,7 +55,7 @@ type Reconciler struct {
 	Times    *Times
 	// Removals knows whether the owners of startup taints are at work; nil knows nothing.
 	Removals *cluster.TaintRemovals
-	// Timeout is when liveness deletes a claim without a Node; a claim deleted for that reason counts as a failure to
+	// Timeout is the time when liveness deletes a claim without a Node; a claim deleted for that reason counts as a failure to
 	// join.
 	Timeout time.Duration
 	// Changed is called when the node classes need a reconcile.
@@ -68,16 +68,16 @@ type Reconciler struct {
 	mu     sync.Mutex
 	claims map[types.UID]*joinState
 	names  map[string]types.UID
-	// standstills are what is known of nodes that have joined.
+	// standstills holds what is known of nodes that have joined.
 	standstills standstills
 }
 
-// joinState is what is known of a claim that has not joined.
+// joinState describes what is known of a claim that has not joined.
 type joinState struct {
 	cause      string // the last cause counted; empty for none
 	covered    bool   // the last diagnosis found a cause that holds back the class anyway
 	terminated bool   // its waste is counted
-	// diagnosed is when the last diagnosis was made.
+	// diagnosed is the time when the last diagnosis was made.
 	diagnosed time.Time
 }
 

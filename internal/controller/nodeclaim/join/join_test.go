@@ -247,7 +247,7 @@ func TestEndingClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	}
 }
 
-// A probe for which nothing could be launched has ended, whether or not a reconcile has seen the claim before its
+// A probe for which nothing could be launched has finished, whether or not a reconcile has seen the claim before its
 // deletion.
 func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -15,14 +15,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// minStuck is how many nodes of a scope must be stuck at once before its breaker opens. One node may have a fault of
+// minStuck sets how many nodes of a scope must be stuck at once before its breaker opens. One node may have a fault of
 // its own, so the first is replaced without a delay.
 const minStuck = 2
 
 // causeNoneJoins is the cause that a pool shows while none of its nodes join and no check explains it.
 const causeNoneJoins = "NodesDoNotJoin"
 
-// progressWindow is how long an initialized node proves that others of its class and pool can be. With hundreds of
+// progressWindow sets how long an initialized node proves that others of its class and pool can be. With hundreds of
 // nodes at a time, a component may take longer over one node than its grace period, and fewer launches do not make it
 // faster.
 const progressWindow = time.Minute
@@ -32,7 +32,7 @@ const progressWindow = time.Minute
 type standstills struct {
 	// stuck are the scopes of claims that have outlived their grace period.
 	stuck map[types.UID][]string
-	// progress is when a node of a scope last passed what others of it wait for.
+	// progress is the time when a node of a scope last passed what others of it wait for.
 	progress map[string]time.Time
 }
 
@@ -61,7 +61,8 @@ func (s *standstills) setStuck(claim types.UID, scopes []string) (was bool) {
 	return was
 }
 
-// still are those of the scopes, in their order, in which at least minStuck claims are stuck, and no node has passed within progressWindow.
+// still returns those of the scopes, in their order, in which at least minStuck claims are stuck, and no node has passed within
+// progressWindow.
 func (s *standstills) still(scopes []string, now time.Time) []string {
 	var out []string
 	for _, scope := range scopes {

@@ -55,7 +55,7 @@ func TestTaintsThatStay(t *testing.T) {
 }
 
 // Times of conditions are whole seconds. A node that was seen to wait, and is initialized within the second in which
-// launches were held back, ends that.
+// launches were held back, stops that.
 func TestLaunchesGoOnWithinTheSecondOfTheFirstNode(t *testing.T) {
 	f := controllertest.New(t, class(), waiting("a"), waiting("b"))
 	r := reconciler(f, &fakeCloud{})

@@ -32,7 +32,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// concurrency is how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together
+// concurrency sets how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together
 // share a call.
 const concurrency = 100
 
@@ -53,10 +53,10 @@ type launcher interface {
 // that the last one launched.
 type Reconciler struct {
 	Client client.Client
-	// Pods are those of the informers; nil reads them with Client.
+	// Pods are the pods of the informers; nil reads them with Client.
 	Pods  cluster.Pods
 	Cloud launcher
-	// Waiting is why nothing can be launched yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
+	// Waiting returns why nothing can be launched yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
 	Waiting func() error
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
@@ -203,7 +203,7 @@ func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud
 
 // annotate records how a claim is launched. It sends the patch even if the annotation does not change: the lock in it
 // proves that the claim is not stale, without which nothing may launch. It is the first of seven writes or more, which all come from this
-// process: that the API server tracks whose fields they are takes it 0.03 CPU seconds for each claim, of 0.10 for a node that joins.
+// process: that the API server tracks which fields they own takes it 0.03 CPU seconds for each claim, of 0.10 for a node that joins.
 func (r *Reconciler) annotate(ctx context.Context, claim *karpv1.NodeClaim, mark string) error {
 	before := claim.DeepCopy()
 	if mark == "" {

@@ -101,7 +101,7 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// While the process waits for AWS, a claim says what for, is not deleted, and launches as soon as that is known.
+// While the process waits for AWS, a claim states what for, is not deleted, and launches as soon as that is known.
 func TestClaimWaitsForAWS(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
 	s := &fakeCloud{}
@@ -175,7 +175,7 @@ func TestLostStatusWrite(t *testing.T) {
 	}
 }
 
-// A claim gets many writes within a minute. The API server need not track whose fields they are.
+// A claim gets many writes within a minute. The API server need not track which fields they own.
 func TestWritesToClaimsAreNotTracked(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", func(c *karpv1.NodeClaim) {
 		c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "dovetail", Operation: metav1.ManagedFieldsOperationUpdate}}

@@ -35,7 +35,7 @@ func (c passiveClock) Now() time.Time { return c() }
 func (c passiveClock) Since(t time.Time) time.Duration { return c().Sub(t) }
 
 // reportCapacity publishes an event on each pod that still waits for a claim that EC2 has no capacity for. Pods without an event
-// for want of tokens get one at the next failure.
+// without tokens get one at the next failure.
 func (r *Reconciler) reportCapacity(ctx context.Context, claim *karpv1.NodeClaim, cause error) {
 	nominated := claim.Nominated(karpv1.AnnotationNominatedPods)
 	if len(nominated) == 0 {

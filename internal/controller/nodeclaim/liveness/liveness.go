@@ -28,7 +28,7 @@ import (
 const (
 	LaunchTimeout       = 5 * time.Minute
 	RegistrationTimeout = 15 * time.Minute
-	// ReadinessTimeout is how long a node may stay not Ready after its registration. It is as long as the registration
+	// ReadinessTimeout sets how long a node may stay not Ready after its registration. It is as long as the registration
 	// timeout: an instance that is of no use for so long most likely has a fault of its own, and costs money.
 	ReadinessTimeout = 15 * time.Minute
 )
@@ -46,7 +46,7 @@ type Reconciler struct {
 	Client client.Client
 	Health healthTracker
 	Events *event.Recorder
-	// LaunchTimeout is how long a launch may take.
+	// LaunchTimeout states how long a launch may take.
 	LaunchTimeout time.Duration
 	Metrics       *metrics.Metrics
 	Log           *slog.Logger
@@ -134,7 +134,7 @@ func (r *Reconciler) inUse(ctx context.Context, claim *karpv1.NodeClaim) (bool, 
 	return false, nil
 }
 
-// deadline is when a claim exceeds a timeout, and which.
+// deadline is the time when a claim exceeds a timeout, and which.
 type deadline struct {
 	at      time.Time
 	timeout time.Duration

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// fakeCloud is what EC2 returns for a partition.
+// fakeCloud describes what EC2 returns for a partition.
 type fakeCloud struct {
 	partition string
 	err       error

@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// observe waits until the node has booted anew, lifts the fence, and ends the reboot when the node is Ready.
+// observe waits until the node has booted anew, lifts the fence, and stops the reboot when the node is Ready.
 func (r *Reconciler) observe(ctx context.Context, a *attempt) (time.Duration, error) {
 	booted := a.node != nil && a.node.Status.NodeInfo.BootID != a.claim.Annotations[karpv1.AnnotationRebootPreBootID]
 	if booted {
@@ -37,7 +37,7 @@ func (r *Reconciler) observe(ctx context.Context, a *attempt) (time.Duration, er
 	return poll, nil
 }
 
-// end records how the reboot has ended, and leaves the node.
+// end records how the reboot has finished, and leaves the node.
 func (r *Reconciler) end(ctx context.Context, a *attempt, result, why string) error {
 	now := r.Now()
 	reason := karpv1.RebootSucceeded
@@ -61,7 +61,7 @@ func (r *Reconciler) end(ctx context.Context, a *attempt, result, why string) er
 	})
 }
 
-// abandon ends a reboot that EC2 has not been called for, because the cluster is shifted away from the node's zone. The node
+// abandon stops a reboot that EC2 has not been called for, because the cluster is shifted away from the node's zone. The node
 // stays: its fault may be the zone's, and pass with it.
 func (r *Reconciler) abandon(ctx context.Context, a *attempt) error {
 	if err := r.setFence(ctx, a.node.Name, false /* present */); err != nil {

@@ -2,7 +2,7 @@
 // waits until the node has booted anew and is Ready. A node that does not come back is replaced.
 //
 // Node repair decides which node to reboot, by the condition Rebooting of its NodeClaim. All state is on the NodeClaim,
-// so any process can go on. A reboot in progress ends even if the feature gate is turned off.
+// so any process can go on. A reboot in progress finishes even if the feature gate is turned off.
 package reboot
 
 import (
@@ -36,18 +36,18 @@ import (
 const (
 	// MinDrain gives a scheduler that has not seen the taint yet the time to bind its last pod.
 	MinDrain = 5 * time.Second
-	// poll is how often a phase is looked at without a change of Node or NodeClaim.
+	// poll sets how often a phase is looked at without a change of Node or NodeClaim.
 	poll = 15 * time.Second
-	// issueTimeout is how long EC2 may refuse the call for reasons that may pass.
+	// issueTimeout sets how long EC2 may refuse the call for reasons that may pass.
 	issueTimeout = 5 * time.Minute
-	// recoveryTimeout is how long an instance may take to boot and become Ready; metal instances, which test their
+	// recoveryTimeout sets how long an instance may take to boot and become Ready; metal instances, which test their
 	// hardware first, may take metalRecoveryTimeout.
 	recoveryTimeout = 20 * time.Minute
-	// outcomeWait is how long a call with an unknown outcome may take to show as a new boot before EC2 is called again:
+	// outcomeWait sets how long a call with an unknown outcome may take to show as a new boot before EC2 is called again:
 	// EC2 has no token that would keep a second call from rebooting an instance that has just come back.
 	outcomeWait          = 2 * time.Minute
 	metalRecoveryTimeout = 45 * time.Minute
-	// MaxDrain ends a drain that nothing else bounds. Karpenter waits for ever, and the node holds a slot of its budget.
+	// MaxDrain stops a drain that nothing else bounds. Karpenter waits forever, and the node holds a slot of its budget.
 	MaxDrain = time.Hour
 	// eventWindow is the dedupe window of the events on a reboot. It is Karpenter's.
 	eventWindow = 30 * time.Minute
@@ -130,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err == nil && len(a.record.Started) == 0 {
 		err = fmt.Errorf("annotation %s of node claim %q is missing", karpv1.AnnotationReboot, claim.Name)
 	}
-	if err != nil { // nobody knows what was asked for, so the node stays
+	if err != nil { // nobody knows what was requested, so the node stays
 		return reconcile.Result{}, r.end(ctx, a, resultInvalidRequest, err.Error())
 	}
 	a.requested = a.record.Started[len(a.record.Started)-1].Time
@@ -265,7 +265,7 @@ func (r *Reconciler) markIssued(ctx context.Context, a *attempt) error {
 	})
 }
 
-// recoveryLimit is how long the instance may take to come back.
+// recoveryLimit returns how long the instance may take to come back.
 func recoveryLimit(claim *karpv1.NodeClaim) time.Duration {
 	if strings.Contains(claim.Labels[corev1.LabelInstanceTypeStable], ".metal") {
 		return metalRecoveryTimeout

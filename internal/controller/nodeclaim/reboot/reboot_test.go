@@ -50,7 +50,7 @@ type world struct {
 	r     *Reconciler
 }
 
-// requested marks a claim whose reboot was decided at the start, with a drain of ten minutes.
+// requested marks a claim with a reboot that was decided at the start, with a drain of ten minutes.
 func requested(c *karpv1.NodeClaim) {
 	controllertest.Initialized(c)
 	c.Annotations = map[string]string{karpv1.AnnotationRebootTerminationGracePeriod: "10m"}
@@ -103,7 +103,7 @@ func (w *world) mustStep(after time.Duration) reconcile.Result {
 	return result
 }
 
-// boot gives the node a new boot ID, and says whether its kubelet is Ready.
+// boot gives the node a new boot ID, and states whether its kubelet is Ready.
 func (w *world) boot(ready bool) {
 	n := w.Node("node-a")
 	n.Status.NodeInfo.BootID = "boot-2"
@@ -250,7 +250,7 @@ func TestStaleCacheDoesNotCallAgain(t *testing.T) {
 	}
 }
 
-// The cluster is shifted away from the zone before EC2 is called: the reboot ends, and the node stays, with its pods.
+// The cluster is shifted away from the zone before EC2 is called: the reboot finishes, and the node stays, with its pods.
 func TestNothingIsRebootedInAShiftedZone(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -276,7 +276,7 @@ func TestNothingIsRebootedInAShiftedZone(t *testing.T) {
 	}
 }
 
-// A shift that begins when EC2 was called already changes nothing: the new boot ends the reboot.
+// A shift that begins when EC2 was called already changes nothing: the new boot stops the reboot.
 func TestShiftAfterTheCallDoesNotEndAReboot(t *testing.T) {
 	w := newWorld(t, requested)
 	w.mustStep(0)
@@ -344,7 +344,7 @@ func TestNodeThatDoesNotComeBackIsReplaced(t *testing.T) {
 	}
 }
 
-// Nobody knows what an invalid request asks for: the node stays.
+// Nobody knows what an invalid request requests: the node stays.
 func TestInvalidRequestLeavesTheNode(t *testing.T) {
 	for name, change := range map[string]func(*karpv1.NodeClaim){
 		"bound":  func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationRebootTerminationGracePeriod] = "-5m" },

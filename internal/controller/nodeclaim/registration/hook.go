@@ -20,7 +20,7 @@ import (
 // Hook delays the registration of a Node until the hook is satisfied. Hooks run concurrently, and again until each is
 // satisfied; they must not change their arguments.
 type Hook interface {
-	// Name is what the claim's condition shows while the hook is not satisfied.
+	// Name returns what the claim's condition shows while the hook is not satisfied.
 	Name() string
 	// Check returns a zero RequeueAfter when the hook is satisfied. An error means that it is not.
 	Check(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (HookResult, error)
@@ -28,7 +28,7 @@ type Hook interface {
 
 // HookResult is the result of one hook.
 type HookResult struct {
-	// RequeueAfter is when to run the hook again; zero when it is satisfied.
+	// RequeueAfter is the time when to run the hook again; zero when it is satisfied.
 	RequeueAfter time.Duration
 	// Labels are to be set on NodeClaim and Node.
 	Labels map[string]string
@@ -47,7 +47,7 @@ type hookResults struct {
 func (r hookResults) pending() bool   { return len(r.unsatisfied) > 0 }
 func (r hookResults) message() string { return strings.Join(r.unsatisfied, ", ") }
 
-// hookReply is what one hook returned.
+// hookReply describes what one hook returned.
 type hookReply struct {
 	result HookResult
 	err    error

@@ -61,7 +61,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.RequeueOnConflict(r))
 }
 
-// awaitsNode reports whether the claim has an instance whose Node is not registered yet.
+// awaitsNode reports whether the claim has an instance with a Node that is not registered yet.
 func awaitsNode(claim *karpv1.NodeClaim) bool {
 	return claim.DeletionTimestamp == nil && condition.IsTrue(claim, karpv1.ConditionLaunched) &&
 		condition.IsUnknown(claim, karpv1.ConditionRegistered)

@@ -36,7 +36,7 @@ func inReservation(change ...func(*karpv1.NodeClaim)) (*karpv1.NodeClaim, *corev
 	return claim, controllertest.ReadyNode("a", func(n *corev1.Node) { n.Labels = labels() })
 }
 
-// counted is how many reserved claims were counted as terminated with their block.
+// counted returns how many reserved claims were counted as terminated with their block.
 func counted(f *controllertest.Fixture) int {
 	return int(testutil.ToFloat64(f.Metrics.ClaimsDisrupted.WithLabelValues(reasonExpiring, "general", "reserved", "", "graceful")))
 }

@@ -19,7 +19,7 @@ const (
 	catalogInterval, catalogRetry = 12 * time.Hour, 5 * time.Minute
 	versionInterval               = 5 * time.Minute
 	templatesInterval             = 10 * time.Minute
-	// templateMinAge is how long a launch template is kept after its creation: a launch may still refer to it.
+	// templateMinAge sets how long a launch template is kept after its creation: a launch may still refer to it.
 	templateMinAge = time.Hour
 )
 

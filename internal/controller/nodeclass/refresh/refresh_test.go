@@ -17,7 +17,7 @@ type fakeCloud struct {
 	began  time.Time
 	read   []time.Duration
 	denied int
-	// due is when prices of a new platform are needed.
+	// due is the time when prices of a new platform are needed.
 	due time.Duration
 }
 

@@ -58,7 +58,7 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Waiting is why nothing of a class can be resolved yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
+	// Waiting returns why nothing of a class can be resolved yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
 	Waiting func() error
 	// Triggers, if set, enqueues every class for each item.
 	Triggers <-chan ctrlevent.GenericEvent

@@ -116,8 +116,8 @@ func TestReadyNamesWhatFailsInKarpentersOrder(t *testing.T) {
 	}
 }
 
-// While the process waits for AWS, a class says what for, and stays Ready with what it was resolved to before; the condition goes with its
-// cause.
+// While the process waits for AWS, a class states what for, and stays Ready with what it was resolved to before; the condition goes with
+// its cause.
 func TestClassSaysWhatLaunchesWaitFor(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(stamped))
 	a := &fakeCloud{resolution: cloudprovider.Resolution{

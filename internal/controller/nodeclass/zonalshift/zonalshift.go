@@ -26,7 +26,7 @@ const (
 	interval = 30 * time.Second
 	// minRetry is the retry delay after a failure; it doubles with each further one, up to maxRetry.
 	minRetry, maxRetry = 5 * time.Second, time.Minute
-	// staleAfter is how old the last result may be before pools get a warning: one failure is no news.
+	// staleAfter sets how old the last result may be before pools get a warning: one failure is no news.
 	staleAfter = 2 * time.Minute
 	// eventWindow is the dedupe window of the event about a shift on a pool.
 	eventWindow = time.Hour

@@ -21,19 +21,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
-// showsWithin is how long a new claim takes, at most, to appear in the cache.
+// showsWithin sets how long a new claim takes, at most, to appear in the cache.
 const showsWithin = time.Minute
 
 // Breaker decides whether nodes of a pool may be replaced. It is safe for concurrent use.
 type Breaker struct {
 	client client.Reader
 	soaks  soaks
-	// threshold is how many nodes must fail to pause a reason, and how many nodes of a new image are tried first.
+	// threshold counts how many nodes must fail to pause a reason, and how many nodes of a new image are tried first.
 	threshold int
 	now       func() time.Time
 
 	mu sync.Mutex
-	// started is when a replacement was last started.
+	// started is the time when a replacement was last started.
 	started map[key]time.Time
 	// recent are all starts in a pool of the last minute.
 	recent map[string][]time.Time
@@ -44,10 +44,21 @@ type key struct {
 	reason karpv1.DisruptionReason
 }
 
-// New returns a Breaker that reads pools, claims and nodes from c. Threshold is the Reconciler's, as are faults.
-func New(c client.Reader, threshold int, faults *repair.Policies, now func() time.Time) *Breaker {
+// Rules describes how nodes are judged: the same for Breaker and Reconciler.
+type Rules struct {
+	// Threshold counts how many replacements must fail to pause a reason, and how many nodes of a new image are tried first; 0 turns the
+	// breaker off.
+	Threshold int
+	// Faults are the conditions of nodes that repair acts on; nil for none but Ready.
+	Faults *repair.Policies
+	// Windows states how long new nodes are watched.
+	Windows breaker.Windows
+}
+
+// New returns a Breaker that reads pools, claims and nodes from c.
+func New(c client.Reader, r Rules, now func() time.Time) *Breaker {
 	return &Breaker{
-		client: c, soaks: soaks{c, faults}, threshold: threshold, now: now,
+		client: c, soaks: soaks{c, r}, threshold: r.Threshold, now: now,
 		started: map[key]time.Time{}, recent: map[string][]time.Time{},
 	}
 }
@@ -137,7 +148,7 @@ func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {
 }
 
 // KeepsExpired returns why an expired claim must stay for now; empty if it may go. It stays while new nodes of its pool fail soon after
-// they have become ready, unless it has their image. When a probe is due, one claim may go, and asking makes it the probe: until its
+// they have become ready, unless it has their image. When a probe is due, one claim may go, and querying makes it the probe: until its
 // replacement shows, the others stay.
 func (b *Breaker) KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (why string, err error) {
 	name := claim.Labels[karpv1.LabelNodePool]
@@ -177,7 +188,7 @@ func (b *Breaker) inFlight(claims []*karpv1.NodeClaim, view breaker.Fleet, k key
 		if breaker.Reason(c) != k.reason || c.DeletionTimestamp != nil {
 			continue
 		}
-		if _, decided, next := breaker.OutcomeOf(c, view.Health[c.UID], now); !decided && !next.IsZero() {
+		if _, decided, next := b.soaks.rules.Windows.OutcomeOf(c, view.Health[c.UID], now); !decided && !next.IsZero() {
 			out = append(out, c.CreationTimestamp.Time)
 		}
 	}
@@ -208,7 +219,7 @@ func (b *Breaker) soaking(view breaker.Fleet, pool string) []time.Time {
 	return out
 }
 
-// unseen is how many of the replacements that were started in a pool lately the claims do not show.
+// unseen returns how many of the replacements that were started in a pool lately the claims do not show.
 func (b *Breaker) unseen(pool string, claims []*karpv1.NodeClaim) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

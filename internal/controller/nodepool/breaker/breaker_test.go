@@ -30,7 +30,7 @@ func reconciler(t *testing.T, f *controllertest.Fixture, threshold int) *Reconci
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Reconciler{Client: f.API, Threshold: threshold, Events: f.Events, Metrics: metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{Client: f.API, Rules: Rules{Threshold: threshold}, Events: f.Events, Metrics: metrics, Log: f.Log, Now: f.Now}
 }
 
 // replacement is a launched claim of image ami-bad that replaces another, for drift.
@@ -74,7 +74,7 @@ func paused(f *controllertest.Fixture) (reason, message string) {
 
 func TestDriftToABadImagePauses(t *testing.T) {
 	f := controllertest.New(t, three()...)
-	r, b := reconciler(t, f, 3), New(f.API, 3, nil, f.Now)
+	r, b := reconciler(t, f, 3), New(f.API, Rules{Threshold: 3}, f.Now)
 	if got := f.Reconcile(r, "general"); got.RequeueAfter != 10*time.Minute {
 		t.Errorf("is requeued after %v", got.RequeueAfter)
 	}
@@ -109,7 +109,7 @@ func TestDriftToABadImagePauses(t *testing.T) {
 		t.Errorf("%v failures are counted", v)
 	}
 	// Another process, which has seen nothing of this.
-	next := New(f.API, 3, nil, f.Now)
+	next := New(f.API, Rules{Threshold: 3}, f.Now)
 	if why, open := refused(t, next, "general", drifted); !open || why != message {
 		t.Errorf("after a restart: open %v, %s", open, why)
 	}
@@ -154,7 +154,7 @@ func TestDriftToABadImagePauses(t *testing.T) {
 
 func TestOneProbeAtATime(t *testing.T) {
 	f := controllertest.New(t, three()...)
-	r, b := reconciler(t, f, 3), New(f.API, 3, nil, f.Now)
+	r, b := reconciler(t, f, 3), New(f.API, Rules{Threshold: 3}, f.Now)
 	f.Clock = f.Clock.Add(10 * time.Minute)
 	f.Reconcile(r, "general")
 	open := func(want bool, when string) {
@@ -173,7 +173,7 @@ func TestOneProbeAtATime(t *testing.T) {
 	f.Clock = f.Clock.Add(5 * time.Minute)
 	f.Reconcile(r, "general")
 	open(true, "while it is under way")
-	b = New(f.API, 3, nil, f.Now)
+	b = New(f.API, Rules{Threshold: 3}, f.Now)
 	open(true, "while it is under way, after a restart")
 	probe := f.Claim("probe")
 	controllertest.Initialized(probe)
@@ -195,7 +195,7 @@ func TestTurnedOff(t *testing.T) {
 	if reason, _ := paused(f); reason != "" {
 		t.Errorf("condition %s", reason)
 	}
-	if why, open := refused(t, New(f.API, 3, nil, f.Now), "general", drifted); open {
+	if why, open := refused(t, New(f.API, Rules{Threshold: 3}, f.Now), "general", drifted); open {
 		t.Errorf("open: %s", why)
 	}
 }
@@ -243,13 +243,13 @@ func TestKilledAtEveryWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := &Reconciler{
-				Client: c, Threshold: 3, Events: event.NewRecorder(record.NewFakeRecorder(100), w.Now), Metrics: metrics,
+				Client: c, Rules: Rules{Threshold: 3}, Events: event.NewRecorder(record.NewFakeRecorder(100), w.Now), Metrics: metrics,
 				Log: slog.New(slog.DiscardHandler), Now: w.Now,
 			}
 			return []kill.Actor{{Reconciler: r, Kind: &karpv1.NodePoolList{}}}
 		},
 		Check: func(t *testing.T, w *kill.World) {
-			if _, open := refused(t, New(w.API, 3, nil, w.Now), "general", drifted); !open {
+			if _, open := refused(t, New(w.API, Rules{Threshold: 3}, w.Now), "general", drifted); !open {
 				t.Error("not paused")
 			}
 		},

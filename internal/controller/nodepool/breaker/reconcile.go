@@ -28,7 +28,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
-	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
 // pausedEventWindow is the dedupe window of the event about paused reasons.
@@ -37,10 +36,7 @@ const pausedEventWindow = 15 * time.Minute
 // Reconciler records on each NodePool the outcomes of the claims that were launched in it to replace others.
 type Reconciler struct {
 	Client client.Client
-	// Threshold is how many of them must fail to pause a reason; 0 turns the breaker off.
-	Threshold int
-	// Faults are the conditions of nodes that repair acts on; nil for none but Ready.
-	Faults  *repair.Policies
+	Rules
 	Events  *event.Recorder
 	Metrics *Metrics
 	Log     *slog.Logger
@@ -94,10 +90,10 @@ func conditionsChanged() predicate.Predicate {
 	}
 }
 
-// changed enqueues the pool of a claim that was launched to replace others, or whose node came up a short time ago.
+// changed enqueues the pool of a claim that was launched to replace others, or has a node that came up a short time ago.
 func (r *Reconciler) changed(o client.Object, gone bool, q queue) {
 	claim, ok := o.(*karpv1.NodeClaim)
-	if !ok || breaker.Reason(claim) == "" && breaker.Judge(claim, breaker.Health{}, r.Now()).Stage == breaker.Survived {
+	if !ok || breaker.Reason(claim) == "" && r.Windows.Judge(claim, breaker.Health{}, r.Now()).Stage == breaker.Survived {
 		return
 	}
 	pool := claim.Labels[karpv1.LabelNodePool]
@@ -184,7 +180,7 @@ type view struct {
 	book     breaker.History
 	noted    []noted
 	inFlight bool
-	// recheckAfter is when to evaluate again; zero for not before something changes.
+	// recheckAfter is the time when to evaluate again; zero for not before something changes.
 	recheckAfter time.Duration
 }
 
@@ -201,7 +197,7 @@ func (r *Reconciler) evaluate(
 		return view{}, nil
 	}
 	now := r.Now()
-	soak, err := soaks{r.Client, r.Faults}.read(ctx, pool, class, claims, now)
+	soak, err := soaks{r.Client, r.Rules}.read(ctx, pool, class, claims, now)
 	if err != nil {
 		return view{}, err
 	}
@@ -212,7 +208,7 @@ func (r *Reconciler) evaluate(
 		if reason == "" {
 			continue
 		}
-		o, decided, next := breaker.OutcomeOf(claim, soak.Health[claim.UID], now)
+		o, decided, next := r.Windows.OutcomeOf(claim, soak.Health[claim.UID], now)
 		if decided {
 			if v.book.AddOutcome(reason, o, r.Threshold) {
 				v.noted = append(v.noted, noted{reason, o})

@@ -11,14 +11,12 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
-	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
 // soaks judges the nodes of pools.
 type soaks struct {
 	client client.Reader
-	// faults are the conditions of nodes that repair would act on.
-	faults *repair.Policies
+	rules  Rules
 }
 
 // read judges the claims of a pool that were launched with what pool and class are now.
@@ -33,7 +31,7 @@ func (s soaks) read(
 		if len(nodes) == 0 {
 			return breaker.NoNode(now), nil
 		}
-		return breaker.HealthOf(&nodes[0], s.faults), nil
+		return breaker.HealthOf(&nodes[0], s.rules.Faults), nil
 	}
-	return breaker.Members{Pool: pool, Class: class, Claims: claims, Health: health}.Judge(now)
+	return breaker.Members{Pool: pool, Class: class, Claims: claims, Health: health, Windows: s.rules.Windows}.Judge(now)
 }

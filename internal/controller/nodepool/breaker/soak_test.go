@@ -56,7 +56,7 @@ func opened(t *testing.T, f *controllertest.Fixture, b *Breaker, reason karpv1.D
 
 func TestNodesThatFailAfterTheyJoined(t *testing.T) {
 	f := controllertest.New(t, rollout("a", "b")...)
-	r, b := reconciler(t, f, 2), New(f.API, 2, nil, f.Now)
+	r, b := reconciler(t, f, 2), New(f.API, Rules{Threshold: 2}, f.Now)
 	classes := &ClassReconciler{Client: f.API, Events: f.Events, Now: f.Now}
 	f.Clock = f.Clock.Add(10 * time.Second)
 	if got := f.Reconcile(r, "general"); got.RequeueAfter != 170*time.Second {
@@ -101,7 +101,7 @@ func TestNodesThatFailAfterTheyJoined(t *testing.T) {
 		f.Do(f.API.Delete(f.Context(), claim))
 	}
 	f.Reconcile(reconciler(t, f, 2), "general")
-	next := New(f.API, 2, nil, f.Now)
+	next := New(f.API, Rules{Threshold: 2}, f.Now)
 	for _, reason := range []karpv1.DisruptionReason{drifted, karpv1.DisruptionUnderutilized, karpv1.DisruptionEmpty} {
 		if why := opened(t, f, next, reason, true, "after a restart"); why != message {
 			t.Errorf("says: %s", why)
@@ -133,7 +133,7 @@ func TestNodesThatFailAfterTheyJoined(t *testing.T) {
 // A good image is rolled out at the speed of budgets once its first nodes have survived.
 func TestOnlyTheFirstBatchSoaks(t *testing.T) {
 	f := controllertest.New(t, rollout("a", "b")...)
-	r, b := reconciler(t, f, 2), New(f.API, 2, nil, f.Now)
+	r, b := reconciler(t, f, 2), New(f.API, Rules{Threshold: 2}, f.Now)
 	f.Reconcile(r, "general")
 	opened(t, f, b, drifted, true, "in the soak of the first")
 	opened(t, f, b, karpv1.DisruptionUnderutilized, true, "in the soak of the first")
@@ -153,7 +153,7 @@ func TestOnlyTheFirstBatchSoaks(t *testing.T) {
 // The cache shows new claims late: what was started counts.
 func TestTheFirstBatchBeforeItsClaimsAreVisible(t *testing.T) {
 	f := controllertest.New(t, rollout()...)
-	b := New(f.API, 2, nil, f.Now)
+	b := New(f.API, Rules{Threshold: 2}, f.Now)
 	for range 2 {
 		opened(t, f, b, drifted, false, "before the first two")
 		b.Started("general", drifted)
@@ -168,10 +168,10 @@ func TestTheFirstBatchBeforeItsClaimsAreVisible(t *testing.T) {
 // A pool in which all nodes are new has nothing at stake.
 func TestAPoolWithoutOldNodesHasNoFirstBatch(t *testing.T) {
 	f := controllertest.New(t, append(three()[:2], replacement("a"), replacement("b"), replacement("c"))...)
-	opened(t, f, New(f.API, 2, nil, f.Now), karpv1.DisruptionUnderutilized, false, "in a new pool")
+	opened(t, f, New(f.API, Rules{Threshold: 2}, f.Now), karpv1.DisruptionUnderutilized, false, "in a new pool")
 }
 
-// A node whose conditions repair acts on has failed, although it is ready; a pool whose breaker is turned off does not care.
+// A node with conditions that repair acts on has failed, although it is ready; a pool with a breaker that is turned off does not care.
 func TestFaultsThatRepairActsOn(t *testing.T) {
 	node := controllertest.ReadyNode("a", func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{

@@ -125,7 +125,7 @@ func (r *Reconciler) setResolved(b *bufferv1.CapacityBuffer, shape cluster.Shape
 	}
 }
 
-// withinQuotas is how many of the buffer's pods the ResourceQuotas of its namespace allow, beside the buffers there that were created
+// withinQuotas returns how many of the buffer's pods the ResourceQuotas of its namespace allow, beside the buffers there that were created
 // before, and which quota allows no more. It is -1 if the namespace has no quota.
 func (r *Reconciler) withinQuotas(ctx context.Context, b *bufferv1.CapacityBuffer) (admitted int32, why string, err error) {
 	var list corev1.ResourceQuotaList

@@ -252,8 +252,8 @@ func TestBuffersGetNoMoreThanTheQuotaOfTheirNamespace(t *testing.T) {
 	}
 }
 
-// The replicas of a buffer count what its pods will take: the API server adds to them what their template lacks. A template whose pods it
-// would reject is a fault of the buffer until that changes.
+// The replicas of a buffer count what its pods will take: the API server adds to them what their template lacks. A template with pods that
+// it would reject is a fault of the buffer until that changes.
 func TestReplicasCountWhatTheAPIServerAdds(t *testing.T) {
 	runtime := "kata"
 	bare := podTemplate("t")

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// window is how many outcomes count, and tolerated how many of them may be failures in a healthy pool. A pool with
+// window sets how many outcomes count, and tolerated how many of them may be failures in a healthy pool. A pool with
 // fewer outcomes is judged as if the others were successes. The values are Karpenter's.
 const window, tolerated = 4, 1
 
@@ -57,7 +57,7 @@ func NewTracker(c client.Client, now func() time.Time) *Tracker {
 	return &Tracker{client: c, now: now, pools: map[types.UID]outcomes{}}
 }
 
-// Registered counts a claim whose node has registered.
+// Registered counts a claim with a node that has registered.
 func (t *Tracker) Registered(ctx context.Context, claim *karpv1.NodeClaim) error {
 	return t.count(ctx, claim, true)
 }

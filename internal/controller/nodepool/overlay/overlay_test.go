@@ -61,7 +61,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	return w
 }
 
-// price is what the planning of a pool takes m.large on demand for; negative while the pool may not be planned.
+// price returns what the planning of a pool takes m.large on demand for; negative while the pool may not be planned.
 func (w *fixture) price(pool string) float64 {
 	p := controllertest.Pool(pool)
 	w.Get(p)

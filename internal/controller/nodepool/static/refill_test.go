@@ -48,7 +48,7 @@ func TestReservationsBoundAStaticPool(t *testing.T) {
 	}
 }
 
-// EC2 counts a slot as free once the instance has ended. A finalizer may hold the Node longer: until it is gone, its slot is not
+// EC2 counts a slot as free once the instance has terminated. A finalizer may hold the Node longer: until it is gone, its slot is not
 // filled again, and no other slot of the pool is held back.
 func TestSlotOfATerminatedNodeIsFilledOnceTheNodeIsGone(t *testing.T) {
 	held := controllertest.Claim("held", controllertest.Initialized, func(c *karpv1.NodeClaim) {

@@ -37,10 +37,10 @@ import (
 
 const (
 	// recheckInterval is the time between two reconciles of a pool when nothing changes; limitedInterval is the same
-	// while the limit on nodes keeps it from growing, which a terminating node ends.
+	// while the limit on nodes keeps it from growing, which a terminating node finishes.
 	recheckInterval, limitedInterval = time.Minute, 30 * time.Second
-	// fullInterval is the same while the capacity reservations of the pool have no free instance. Asking costs no call: EC2 is
-	// queried once for each instance that ends, and every minute.
+	// fullInterval is the same while the capacity reservations of the pool have no free instance. Querying costs no call: EC2 is
+	// queried once for each instance that terminates, and every minute.
 	fullInterval = 5 * time.Second
 	// parallelism bounds how many NodeClaims are created or deleted at once: the API server must
 	// stay responsive while one large pool changes.
@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// launchable is how many of the missing nodes can be launched now. Where only capacity reservations are allowed, it is what
+// launchable returns how many of the missing nodes can be launched now. Where only capacity reservations are allowed, it is what
 // these have free: claims beyond it would be launched in vain, and deleted, again and again.
 func (r *Reconciler) launchable(ctx context.Context, pool *karpv1.NodePool, counts static.Counts, missing int64) int64 {
 	room, err := r.State.ReservedRoom(ctx, pool)
@@ -182,7 +182,7 @@ func (r *Reconciler) launchable(ctx context.Context, pool *karpv1.NodePool, coun
 	return min(free, missing)
 }
 
-// shortfall is why a pool stays below its replicas. terminating are the nodes that still count and go.
+// shortfall states why a pool stays below its replicas. terminating are the nodes that still count and go.
 type shortfall struct {
 	reason                string
 	replicas, terminating int64

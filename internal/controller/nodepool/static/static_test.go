@@ -168,7 +168,7 @@ func TestPoolsThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A pool that is not Ready shrinks nevertheless: terminating nodes needs no node class. Which node goes, the pods say
+// A pool that is not Ready shrinks nevertheless: terminating nodes needs no node class. Which node goes, the pods state
 // that are bound to it.
 func TestShrinkWhileNotReady(t *testing.T) {
 	pool := fixed(1, -1, func(p *karpv1.NodePool) {
@@ -246,7 +246,7 @@ func TestDeleteFails(t *testing.T) {
 	}
 }
 
-// Row 187: what is reserved for claims about to be created counts; giving back more than was reserved gives nothing.
+// Row 187: what is reserved for claims about to be created counts; returning more than was reserved gives nothing.
 func TestReservations(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a"), controllertest.Claim("b"), controllertest.Claim("c"))
 	s, pool := state(f), fixed(20, 10)

@@ -25,7 +25,7 @@ import (
 const (
 	countInterval    = 5 * time.Second
 	nodesPerInterval = 1000
-	// unchangedInterval is how long nothing is counted while no object has changed since a pass that counted everything: schedules of
+	// unchangedInterval sets how long nothing is counted while no object has changed since a pass that counted everything: schedules of
 	// budgets, which are in minutes, begin and end.
 	unchangedInterval = time.Minute
 )
@@ -49,9 +49,9 @@ type Counter struct {
 
 	// measured are the series that the last pass wrote, of usage and of limits.
 	measured [2]map[series]bool
-	// nodes is how many nodes the last pass has counted.
+	// nodes counts how many nodes the last pass has counted.
 	nodes int64
-	// disruption is what status.disruption needs from pass to pass.
+	// disruption holds what status.disruption needs from pass to pass.
 	disruption disruptionCounter
 	// counted is the version that the last pass which left nothing out has counted, at countedAt.
 	counted   cluster.Version

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// passesPerCount is how many passes of the Counter share one count of disruption: 15 s are as long as a command waits
+	// passesPerCount sets how many passes of the Counter share one count of disruption: 15 s are as long as a command waits
 	// for its validation, and a pool with many short disruptions is written no more often.
 	passesPerCount = 3
-	// passesUntilRetry is after how many passes a pool is written again whose API server drops the field: half an hour,
+	// passesUntilRetry counts the passes after which a pool is written again if the API server drops the field: half an hour,
 	// in case its CRD was replaced.
 	passesUntilRetry = 360
 )
@@ -28,7 +28,7 @@ type nodeSource interface {
 	Nodes(ctx context.Context) (*snapshot.Snapshot, error)
 }
 
-// disruptionCounter counts what status.disruption says. The zero value is ready to use; it is for one goroutine.
+// disruptionCounter counts what status.disruption states. The zero value is ready to use; it is for one goroutine.
 type disruptionCounter struct {
 	passes int
 	// dropped is the pass in which the API server dropped the field of a pool: the CRD of another controller lacks it.

@@ -110,7 +110,7 @@ func (w *droppingWriter) Patch(ctx context.Context, o client.Object, p client.Pa
 	return w.SubResourceWriter.Patch(ctx, o, p, opts...)
 }
 
-// An API server whose CRD lacks the field is not written again and again, and the other fields stay right.
+// An API server with a CRD that lacks the field is not written again and again, and the other fields stay right.
 func TestCRDWithoutDisruption(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general"))
 	api := &withoutField{Client: f.API}

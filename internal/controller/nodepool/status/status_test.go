@@ -206,7 +206,7 @@ func (c *counting) Usage(ctx context.Context) (map[string]corev1.ResourceList, e
 
 func (c *counting) Version(context.Context) (cluster.Version, bool) { return c.version, !c.unknown }
 
-// While nothing changes, a large cluster is counted once a minute: then schedules of budgets may have begun or ended.
+// While nothing changes, a large cluster is counted once a minute: then schedules of budgets may have begun or finished.
 func TestAClusterThatDoesNotChangeIsNotCounted(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general"))
 	state := &counting{use: use{}}
@@ -226,7 +226,7 @@ func TestAClusterThatDoesNotChangeIsNotCounted(t *testing.T) {
 	}
 }
 
-// versioned is a fleet whose changes are counted.
+// versioned is a fleet with changes that are counted.
 type versioned struct {
 	*fleet
 	versions *cluster.State

@@ -133,7 +133,7 @@ func (m *instanceTypeEntry) instanceType(zones []string, labels requirement.Labe
 	return it, nil
 }
 
-// offerings are those of the machine; reservation is the label that names a node's reservation, if there is one.
+// offerings returns those of the instance type; reservation is the label that names a node's reservation, if there is one.
 func (m *instanceTypeEntry) offerings(zones []string, reservation string, sets offeringSets) ([]catalog.Offering, error) {
 	kinds := []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot, karpv1.CapacityTypeReserved}
 	out := make([]catalog.Offering, 0, len(m.Offerings))
@@ -212,10 +212,10 @@ func (m *instanceTypeEntry) requirements(offerings []catalog.Offering, labels re
 	return set
 }
 
-// architectures are what nodes can be, as their labels spell it.
+// architectures returns what nodes can be, as their labels spell it.
 func architectures() []string { return []string{"amd64", "arm64"} }
 
-// systems are what nodes can run, as their labels spell it.
+// systems returns what nodes can run, as their labels spell it.
 func systems() []string { return []string{string(corev1.Linux), string(corev1.Windows)} }
 
 // strict decodes exactly one value. An unknown field is an error: otherwise it would be ignored silently.

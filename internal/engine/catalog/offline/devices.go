@@ -37,7 +37,7 @@ const (
 	DeviceVersion DevicePropertyKind = "v"
 	DeviceInteger DevicePropertyKind = "i"
 	DeviceBoolean DevicePropertyKind = "b"
-	// DeviceUnknown is an attribute whose value depends on the software of the node.
+	// DeviceUnknown is an attribute with a value that depends on the software of the node.
 	DeviceUnknown  DevicePropertyKind = "?"
 	DeviceCapacity DevicePropertyKind = "q" // a quantity
 )

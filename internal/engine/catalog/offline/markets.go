@@ -18,7 +18,7 @@ import (
 //
 //	name, on-demand price, spot price, hexadecimal mask of the zones that offer it
 //
-// A price that ends in "~" is derived.
+// A price that finishes in "~" is derived.
 const marketMagic = "dovetail-ec2-prices 1"
 
 const derivedMark = "~"

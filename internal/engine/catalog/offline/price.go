@@ -9,7 +9,7 @@ import (
 // prices.
 const Base = "us-east-1"
 
-// WindowsFee is what Windows costs in addition to Linux, unless a price list has another price.
+// WindowsFee states what Windows costs in addition to Linux, unless a price list has another price.
 const WindowsFee = "$0.046 per vCPU and hour ($0.0437 on flex types)"
 
 // Platform is the operating system that an instance is billed for.

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// leastSold is how many types the smallest regions offer at a known price.
+// leastSold sets how many types the smallest regions offer at a known price.
 const leastSold = 250
 
 func TestEveryRegionHasPrices(t *testing.T) {

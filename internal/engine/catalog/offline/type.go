@@ -2,7 +2,7 @@ package offline
 
 // Type is one EC2 instance type, with the fields of DescribeInstanceTypes.
 //
-// The zero value of a field means "unknown" or "none", as its comment says.
+// The zero value of a field means "unknown" or "none", as its comment states.
 type Type struct {
 	Name      string // m5.large
 	VCPUs     int    // default vCPUs
@@ -42,7 +42,7 @@ type Type struct {
 	Disks        Disks
 	EBSOptimized string // "default", "supported", "unsupported"
 	EBSMaxMbps   int    // 0 = unknown
-	// EBSAttachments is how many volumes can be attached, the root volume included. EBSAttachmentLimit is whether
+	// EBSAttachments counts how many volumes can be attached, the root volume included. EBSAttachmentLimit is whether
 	// network interfaces and NVMe disks of the instance count against that ("shared") or not ("dedicated").
 	EBSAttachments     int
 	EBSAttachmentLimit string

@@ -1,16 +1,15 @@
-package main
+package mcp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
+	"github.com/dovetail-k8s/dovetail/internal/recorder/text"
 )
 
 // The arguments of tools that read the recording.
@@ -25,14 +24,14 @@ type (
 )
 
 const (
-	// recentDecisions is how far back the list of decisions reaches by default: the night and the day before it.
+	// recentDecisions sets how far back the list of decisions reaches by default: the night and the day before it.
 	recentDecisions = 24 * time.Hour
 	// mostDecisions bounds the list, which has 200 to 300 characters for each: an agent reads all of it.
 	mostDecisions = 100
 )
 
 // addRecordingTools adds the tools that read the recording of the flags.
-func addRecordingTools(s *mcp.Server, a *answerer) {
+func addRecordingTools(s *sdk.Server, a *answerer) {
 	addTool(s, toolText{"decisions", "List decisions", "What the controller decided: time, ID, what, why, saving and outcome of each " +
 		"decision in its recording, the oldest first."}, a.decisions)
 	addTool(s, toolText{"decision", "Show a decision", "One decision of the recording: its rule with the numbers, the alternatives, the " +
@@ -40,7 +39,7 @@ func addRecordingTools(s *mcp.Server, a *answerer) {
 }
 
 // decisions lists what was decided lately.
-func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*mcp.CallToolResult, error) {
+func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*sdk.CallToolResult, error) {
 	since := recentDecisions
 	if q.Since != "" {
 		var err error
@@ -48,9 +47,9 @@ func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*mcp.Cal
 			return nil, fmt.Errorf("since %q is not a duration such as 2h", q.Since)
 		}
 	}
-	return a.fromRecording(ctx, "", func(r *recorder.Recording) (printer, error) {
-		all, unreadable := r.Decisions(recorder.Selection{From: sinceTime(r, since), Brief: true})
-		out := recentList{decisionList: decisionList{all, unreadable}}
+	return a.fromRecording(ctx, "", func(r *recorder.Recording) (Report, error) {
+		all, unreadable := r.Decisions(recorder.Selection{From: text.Since(r, since), Brief: true})
+		out := recentList{List: text.List{Decisions: all, Unreadable: unreadable}}
 		if more := len(all) - mostDecisions; more > 0 {
 			out.Decisions, out.leftOut = all[more:], more
 		}
@@ -60,61 +59,44 @@ func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*mcp.Cal
 
 // recentList is a list of decisions without the oldest.
 type recentList struct {
-	decisionList
+	text.List
 	leftOut int
 }
 
 // Text prints a line per decision.
 func (l recentList) Text(w io.Writer) error {
-	if err := l.decisionList.Text(w); err != nil {
+	if err := l.List.Text(w); err != nil {
 		return err
 	}
 	if l.leftOut > 0 {
 		fmt.Fprintf(w, "%d older decisions are left out\n", l.leftOut)
 	}
 	if l.Unreadable > 0 {
-		fmt.Fprintln(w, leftOut(l.Unreadable))
+		fmt.Fprintln(w, text.LeftOut(l.Unreadable))
 	}
 	return nil
 }
 
 // decision shows a decision. Its text has what fits a screen: there can be hundreds of alternatives.
-func (a *answerer) decision(ctx context.Context, q decisionQuestion) (*mcp.CallToolResult, error) {
-	return a.fromRecording(ctx, q.Format, func(r *recorder.Recording) (printer, error) {
+func (a *answerer) decision(ctx context.Context, q decisionQuestion) (*sdk.CallToolResult, error) {
+	return a.fromRecording(ctx, q.Format, func(r *recorder.Recording) (Report, error) {
 		found, err := r.Decision(q.ID)
 		if err != nil {
 			return nil, err
 		}
-		return struct{ printer }{decisionPage{found}}, nil
+		return struct{ Report }{text.Page{Decision: found}}, nil
 	})
 }
 
 func (a *answerer) fromRecording(
-	ctx context.Context, format string, find func(*recorder.Recording) (printer, error),
-) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, format, func() (printer, error) {
-		recording, err := recorder.Open(a.recording)
+	ctx context.Context, format string, find func(*recorder.Recording) (Report, error),
+) (*sdk.CallToolResult, error) {
+	return a.answer(ctx, format, func() (Report, error) {
+		recording, err := recorder.Open(a.Recording)
 		if err != nil {
 			return nil, err
 		}
 		defer recording.Close() // nothing was written
 		return find(recording)
 	})
-}
-
-// recorded is what the controller saw at a time, or before a decision.
-func (a *answerer) recorded(at string) (*inspect.View, error) {
-	if a.recording == "" {
-		return nil, errors.New("at needs a recording: start dovetail mcp with --recording FILE")
-	}
-	return (&recordedFlags{file: a.recording, at: at}).read()
-}
-
-// checkRecording reports a file that is no recording.
-func (f *mcpFlags) checkRecording() error {
-	recording, err := recorder.Open(f.recording)
-	if err != nil {
-		return fmt.Errorf("--recording: %w", err)
-	}
-	return recording.Close()
 }

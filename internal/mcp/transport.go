@@ -1,4 +1,4 @@
-package main
+package mcp
 
 import (
 	"bufio"
@@ -11,28 +11,28 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 const (
-	// maxMessage is how long a message may be, in bytes. The manifests of a plan are its longest part: 16 MiB are some 30,000 of them.
+	// maxMessage limits how long a message may be, in bytes. The manifests of a plan are its longest part: 16 MiB are some 30,000 of them.
 	maxMessage = 16 << 20
-	// maxMessageDepth is how deep values of a message may be nested. The arguments of a tool nest four deep. It is below what the
+	// maxMessageDepth limits how deep values of a message may be nested. The arguments of a tool nest four deep. It is below what the
 	// decoders of the SDK and of encoding/json accept, which end the session.
 	maxMessageDepth = 100
-	// searchedForID is how much of a refused message is searched for its ID, in bytes: clients write it before the arguments.
+	// searchedForID sets how much of a refused message is searched for its ID, in bytes: clients write it before the arguments.
 	searchedForID = 64 << 10
 )
 
 // lineTransport has one JSON-RPC message per line. A message that cannot be read is answered with an error, and the session goes on: the
-// SDK's own transport ends it.
+// SDK's own transport stops it.
 type lineTransport struct {
 	in  io.Reader
 	out io.Writer
 }
 
 // Connect implements mcp.Transport.
-func (t *lineTransport) Connect(context.Context) (mcp.Connection, error) {
+func (t *lineTransport) Connect(context.Context) (sdk.Connection, error) {
 	c := &lineConnection{out: t.out, lines: make(chan readLine), closed: make(chan struct{})}
 	go c.read(t.in)
 	return c, nil
@@ -57,7 +57,7 @@ type readLine struct {
 // errTooLong means that the line is longer than maxMessage. Its text is the beginning.
 var errTooLong = fmt.Errorf("the message is longer than %d MiB", maxMessage>>20)
 
-// read reads lines until the input ends. Nothing can interrupt that, so it has a goroutine of its own.
+// read reads lines until the input finishes. Nothing can interrupt that, so it has a goroutine of its own.
 func (c *lineConnection) read(in io.Reader) {
 	for reader := bufio.NewReaderSize(in, 1<<16); ; {
 		text, err := nextLine(reader, maxMessage)

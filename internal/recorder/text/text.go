@@ -1,4 +1,5 @@
-package main
+// Package text prints decisions of a recording: a line each, or one with its rule, alternatives, prices and steps.
+package text
 
 import (
 	"fmt"
@@ -12,40 +13,36 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// writeAs writes a report in a format of bindOutput. What has no wider form is the same with table and wide.
-func writeAs(out io.Writer, format string, r printer) error {
-	switch wide, ok := r.(wideReport); {
-	case format == "json":
-		return r.JSON(out)
-	case format == "yaml":
-		return asYAML(r.JSON)(out)
-	case format == "wide" && ok:
-		return forTerminal(wide.Wide)(out)
+// Since returns the time so long before the end of a recording; zero for no duration.
+func Since(r *recorder.Recording, since time.Duration) time.Time {
+	_, end, ok := r.Span()
+	if since <= 0 || !ok {
+		return time.Time{}
 	}
-	return forTerminal(r.Text)(out)
+	return end.Add(-since)
 }
 
-// decisionList are decisions, the oldest first.
-type decisionList struct {
+// List are decisions, the oldest first.
+type List struct {
 	Decisions []recorder.Decision `json:"decisions"`
 	// Unreadable counts the frames of the recording that are left out.
 	Unreadable int `json:"unreadableFrames"`
 }
 
-// leftOut is the note about frames that cannot be read.
-func leftOut(frames int) string {
+// LeftOut returns the note about frames that cannot be read.
+func LeftOut(frames int) string {
 	return report.Plural(frames, "frame") +
 		" of the recording cannot be read, with decisions or steps that are left out: damaged, or written by another version of Dovetail"
 }
 
 // JSON prints the decisions without alternatives and prices, which recording show has.
-func (l decisionList) JSON(out io.Writer) error {
+func (l List) JSON(out io.Writer) error {
 	l.Decisions = append([]recorder.Decision{}, l.Decisions...)
 	return report.JSON(out, l)
 }
 
 // Text prints a line per decision.
-func (l decisionList) Text(out io.Writer) error {
+func (l List) Text(out io.Writer) error {
 	if len(l.Decisions) == 0 {
 		_, err := fmt.Fprintln(out, "no decisions")
 		return err
@@ -88,14 +85,14 @@ func perHour(amount float64) string {
 // shownAlternatives and shownPrices are how many the text has; with wide, and in JSON, there are all.
 const shownAlternatives, shownPrices = 8, 4
 
-// decisionPage is one decision.
-type decisionPage struct{ *recorder.Decision }
+// Page is one decision.
+type Page struct{ *recorder.Decision }
 
 // JSON prints all of it.
-func (p decisionPage) JSON(out io.Writer) error { return report.JSON(out, p.Decision) }
+func (p Page) JSON(out io.Writer) error { return report.JSON(out, p.Decision) }
 
-// Text prints what fits a screen: of a decision that has ended, no step says what it waited for.
-func (p decisionPage) Text(out io.Writer) error {
+// Text prints what fits a screen: of a decision that has finished, no step states what it waited for.
+func (p Page) Text(out io.Writer) error {
 	shown := *p.Decision
 	if !shown.Ended.IsZero() {
 		shown.Steps = slices.DeleteFunc(slices.Clone(shown.Steps), func(s recorder.Step) bool { return s.What == recorder.StepWaiting })
@@ -104,7 +101,7 @@ func (p decisionPage) Text(out io.Writer) error {
 }
 
 // Wide prints all of it.
-func (p decisionPage) Wide(out io.Writer) error {
+func (p Page) Wide(out io.Writer) error {
 	return writeDecision(out, p.Decision, len(p.Alternatives), len(p.PriceTable))
 }
 

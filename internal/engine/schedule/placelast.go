@@ -62,7 +62,7 @@ func (sv *solver) decideAllDaemons() {
 // forgetForesight lets waiting pods have the places that were kept for pods of DaemonSets that do not come. It returns whether there are
 // any.
 func (sv *solver) forgetForesight() bool {
-	if sv.lastRound < spreadRound || !sv.topology.ForgetForesight() {
+	if len(sv.topology.CountedDaemons()) == 0 || !sv.topology.ForgetForesight() {
 		return false
 	}
 	sv.generation++
@@ -74,9 +74,10 @@ func (sv *solver) forgetForesight() bool {
 //
 // Cost: planned nodes and their classes, for each spread that counts pods of DaemonSets.
 func (sv *solver) daemonsTooMany() (repeat bool) {
-	if sv.lastRound < spreadRound || sv.bins.Len() == 0 {
+	if len(sv.topology.CountedDaemons()) == 0 || sv.bins.Len() == 0 {
 		return false
 	}
+	repeat = sv.foundersMisled()
 	for _, g := range sv.topology.Groups() {
 		if !g.CountsDaemons() || g.OverHosts() {
 			continue
@@ -98,4 +99,44 @@ func (sv *solver) daemonsTooMany() (repeat bool) {
 		repeat = sv.topology.Foresee(g, on) || repeat
 	}
 	return repeat
+}
+
+// foundersMisled finds the sets of pods that must be together whose first pod has chosen a domain, while nodes for other pods may bring
+// DaemonSets' pods of the set to others: kube-scheduler may find these first, and then only their domains will do. Such first pods come last
+// from then on. It returns whether there are any.
+//
+// Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets.
+func (sv *solver) foundersMisled() (some bool) {
+	for _, g := range sv.topology.Groups() {
+		if g.Type() == topology.Affinity && len(g.Daemons()) > 0 && g.EmptyBefore() && sv.founderMisled(g) {
+			some = sv.topology.FoundLast(g) || some
+		}
+	}
+	return some
+}
+
+func (sv *solver) founderMisled(g *topology.Group) bool {
+	domains := make([]string, sv.bins.Len())
+	founded, led := map[string]bool{}, map[string]bool{} // domains with pods that follow the set, and with others of it
+	for i, b := range sv.bins.All() {
+		if domains[i], _ = b.Candidates().Domain(g.Key()); g.OverHosts() {
+			domains[i] = topology.HostName(i)
+		}
+		d := domains[i]
+		led[d] = led[d] || b.Brings(g)
+		for c := range b.Contents() {
+			sv.steps++
+			follows := slices.Contains(c.Levels()[len(c.Levels())-1].Groups(), g)
+			founded[d] = founded[d] || follows
+			led[d] = led[d] || !follows && slices.Contains(c.Matches(), g)
+		}
+	}
+	for i, b := range sv.bins.All() {
+		for d := range founded {
+			if founded[d] && d != domains[i] && (!led[d] || d == "") && sv.bins.MayBring(b, g) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -18,9 +18,9 @@ import (
 // waitOnePass removes the acceptances of pods that only wait for the pods of this plan to be bound: whatever became of the launches, the
 // next plan has a node for them, or for others in their place, and the scheduler follows it.
 //
-// A planner does not know in which order its nodes come up, nor what they become. A node for one pod may make a domain in which others, to
-// be bound in the meantime, are too many, and a node whose type is still open may bring a DaemonSet's pod to its domain. Once these pods are
-// bound there is nothing to guess. The outcomes are what each replay has led to.
+// A planner does not know in which order its nodes come up, nor what they become. A node for one pod may make a domain in which others,
+// to be bound in the meantime, are too many, and a node whose type is still open may bring a DaemonSet's pod to its domain. Once these
+// pods are bound there is nothing to guess. The outcomes are what each replay has led to.
 func (r *replays) waitOnePass(accepted map[acceptance]bool, outcomes []*Cluster) {
 	waiting := maps.Clone(accepted)
 	for _, c := range outcomes {

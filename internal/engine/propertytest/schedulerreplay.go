@@ -85,11 +85,11 @@ type binding struct {
 	node *ClusterNode
 }
 
-// carryOut is the cluster after the plan, or the pod that the scheduler refuses, with the pods that terminate now and without them.
-func (r *replays) carryOut(replay int) (*Cluster, string) {
-	s, plan, d := r.s, r.plan, r.random
-	c := &Cluster{World: s, Filter: r.filter}
-	var todo []binding
+// launched is the cluster with the nodes of the plan, with their DaemonSets' pods, how many nodes there were before, and which pods the
+// plan has for which node.
+func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding) {
+	s, plan := r.s, r.plan
+	c = &Cluster{World: s, Filter: r.filter}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		node := &ClusterNode{
@@ -102,7 +102,7 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 			}
 		}
 	}
-	existing := len(c.Nodes)
+	existing = len(c.Nodes)
 	for i := range plan.Launches {
 		node := r.launchedNode(i, replay)
 		c.Nodes = append(c.Nodes, node)
@@ -111,6 +111,25 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 	for _, node := range c.Nodes[existing:] {
 		c.startDaemons(s, node)
 	}
+	return c, existing, todo
+}
+
+// Launched is the cluster with the nodes of the plan, as the first of what each may become, with their DaemonSets' pods by the rules of
+// this package, and the node, by name, that the plan has for each pod.
+func Launched(s *snapshot.Snapshot, plan schedule.Plan) (*Cluster, map[*corev1.Pod]string) {
+	r := replays{s: s, plan: plan}
+	c, _, todo := r.launched(0)
+	nodes := map[*corev1.Pod]string{}
+	for _, b := range todo {
+		nodes[b.pod] = b.node.Name
+	}
+	return c, nodes
+}
+
+// carryOut is the cluster after the plan, or the pod that the scheduler refuses, with the pods that terminate now and without them.
+func (r *replays) carryOut(replay int) (*Cluster, string) {
+	s, d := r.s, r.random
+	c, existing, todo := r.launched(replay)
 	var stuck []binding
 	late := map[string]int{}
 	for try := range ordersPerReplay {

@@ -102,8 +102,8 @@ func (sv *solver) daemonsTooMany() (repeat bool) {
 }
 
 // foundersMisled finds the sets of pods that must be together whose first pod has chosen a domain, while nodes for other pods may bring
-// DaemonSets' pods of the set to others: kube-scheduler may find these first, and then only their domains will do. Such first pods come last
-// from then on. It returns whether there are any.
+// DaemonSets' pods of the set to others: kube-scheduler may find these first, and then only their domains will do. Such first pods come
+// last from then on. It returns whether there are any.
 //
 // Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets.
 func (sv *solver) foundersMisled() (some bool) {

@@ -33,8 +33,8 @@ func newArrivals(r *Registry) *arrivals {
 // CountsDaemons reports whether the group is a spread that counts pods of DaemonSets.
 func (g *Group) CountsDaemons() bool { return g.arrivals != nil }
 
-// withFirstNode is how many pods of DaemonSets the first new node in the domain surely brings, whatever pool it is of that takes the spread's
-// pods; zero where nodes exist. A node for other pods may bring fewer: see Intruders.
+// withFirstNode is how many pods of DaemonSets the first new node in the domain surely brings, whatever pool it is of that takes the
+// spread's pods; zero where nodes exist. A node for other pods may bring fewer: see Intruders.
 //
 // Cost: constant; the nodes, after a change to what exists, and the pools, for a domain that is asked for the first time.
 func (a *arrivals) withFirstNode(g *Group, domain string) int {

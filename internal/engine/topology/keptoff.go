@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// The anti-affinity of another pod may keep a DaemonSet's pod off a new node, and so may the host port of another DaemonSet. Such a pod takes
-// room, for it comes as soon as nothing keeps it off; but no other pod can count on it.
+// The anti-affinity of another pod may keep a DaemonSet's pod off a new node, and so may the host port of another DaemonSet. Such a pod
+// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it.
 
 // MayBeKeptOff reports whether the DaemonSet's pod may not come to the planned node, although it belongs there.
 func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {
@@ -51,7 +51,8 @@ func (r *Registry) Certain(of resources.Bitset, at *NewNode) resources.Bitset {
 	return r.certain(of, func(number int) bool { return r.MayBeKeptOff(number, at) })
 }
 
-// certainIn is Certain for all nodes of the pool with the value of the key, or with any if it is empty, as long as no pod of the plan counts.
+// certainIn is Certain for all nodes of the pool with the value of the key, or with any if it is empty, as long as no pod of the plan
+// counts.
 func (r *Registry) certainIn(of resources.Bitset, p Pool, key, value string) resources.Bitset {
 	return r.certain(of, func(number int) bool {
 		return r.daemons[number].contested || slices.ContainsFunc(r.daemons[number].keepers, func(g *Group) bool {

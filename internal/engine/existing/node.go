@@ -145,7 +145,7 @@ func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
 			daemons = daemons.Plus(v)
 		}
 		n.ports = append(n.ports, resources.HostPorts(pod)...)
-		n.volumes.Attach(volume.Attachments(volume.Of(s.c.Snapshot, pod)))
+		n.volumes.Attach(volume.AttachmentsOf(s.c.Snapshot, pod))
 	}
 	return daemons
 }

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// disks are the disks that the pod names itself, without a claim, of the kinds that kube-scheduler does not let two pods of a node use, unless
-// both only read: see isVolumeConflict of VolumeRestrictions. An EBS volume has one pod on a node in any case.
+// disks are the disks that the pod names itself, without a claim, of the kinds that kube-scheduler does not let two pods of a node use,
+// unless both only read: see isVolumeConflict of VolumeRestrictions. An EBS volume has one pod on a node in any case.
 func disks(pod *corev1.Pod) (out []HostPort) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

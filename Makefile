@@ -95,7 +95,7 @@ nightly: ## Everything: all scenarios, chaos over SEEDS seeds, fuzzing, each tes
 	@$(MAKE) --no-print-directory test COUNT=-count=1 SCENARIOS=all
 	DOVETAIL_LARGE_PLANS=1 go test -vet=off -count=1 -run Decisions ./internal/engine/propertytest
 	CGO_ENABLED=1 go test -vet=off -race -shuffle=on -count=1 -p 1 -timeout 3h ./...
-	@$(MAKE) --no-print-directory chaos fuzz image-verify
+	@$(MAKE) --no-print-directory scheduler-agrees chaos fuzz image-verify
 
 .PHONY: scenarios
 scenarios: build ## Run every lab scenario and print its steps
@@ -104,6 +104,10 @@ scenarios: build ## Run every lab scenario and print its steps
 .PHONY: chaos
 chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; five worlds at a time, about half an hour)
 	$(BIN)/dovetail-lab run chaos --seeds $(SEEDS) --worlds 5
+
+.PHONY: scheduler-agrees
+scheduler-agrees: build ## Have kube-scheduler bind the pods of 50 plans for generated clusters (a minute)
+	$(BIN)/dovetail-lab run scheduler-agrees --seeds 50
 
 .PHONY: fmt-check
 fmt-check:

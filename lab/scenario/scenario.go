@@ -82,8 +82,8 @@ func (f Fleet) paced(d time.Duration) time.Duration { return d / time.Duration(m
 // DefaultFleet is a fleet of 200 nodes. It counts as settled after less than a consolidation pass with a result takes.
 var DefaultFleet = Fleet{Nodes: 200, Settle: 45 * time.Second}
 
-// All returns the scenarios in their usual order. chaos runs with the given seeds, and the outage is that of start-without-aws. A Scenario
-// holds state and runs once, so each call returns new ones.
+// All returns the scenarios in their usual order. chaos and scheduler-agrees run with the given seeds, and the outage is that of
+// start-without-aws. A Scenario holds state and runs once, so each call returns new ones.
 func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 	all := []Scenario{
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
@@ -91,7 +91,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(fleet),
 		gang(), gangWithoutCapacity(), gangTopology(), gangNotServed(), doctor(), staticPool(),
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), draExtendedResource(),
-		csiDriverLate(), podNominatedStale(), localStorage(), migrateCheck(), takeover(), handBack(), shadowMode(),
+		csiDriverLate(), podNominatedStale(), localStorage(), schedulerAgrees(m), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),

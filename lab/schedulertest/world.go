@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -141,22 +140,17 @@ func nodeObject(n *propertytest.ClusterNode, name string, allocatable corev1.Res
 	return out
 }
 
-// csiNode has the drivers on the node. A new node has those that pods there have installed, and those that no DaemonSet installs: its image
-// has them.
+// csiNode has the drivers on the node.
 func csiNode(s *snapshot.Snapshot, n *propertytest.ClusterNode) *storagev1.CSINode {
 	limits, drivers := map[string]int32{}, map[string]bool{}
+	for _, driver := range n.CSIDrivers(s) {
+		drivers[driver] = true
+	}
 	if n.Existing != nil {
 		maps.Copy(limits, n.Existing.VolumeLimits)
-		for _, driver := range n.Existing.CSIDrivers {
-			drivers[driver] = true
-		}
 	} else {
 		for driver, limit := range n.Type.VolumeLimits {
 			limits[driver] = int32(limit)
-		}
-		for driver := range s.Volumes.MustBeInstalled {
-			drivers[driver] = !slices.ContainsFunc(s.DaemonSets, func(d snapshot.DaemonSet) bool { return installs(d.Pod, driver) }) ||
-				slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return installs(p, driver) })
 		}
 	}
 	out := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
@@ -166,9 +160,6 @@ func csiNode(s *snapshot.Snapshot, n *propertytest.ClusterNode) *storagev1.CSINo
 		}
 	}
 	for _, driver := range slices.Sorted(maps.Keys(drivers)) {
-		if !drivers[driver] {
-			continue
-		}
 		entry := storagev1.CSINodeDriver{Name: driver, NodeID: n.Name}
 		if limit, limited := limits[driver]; limited {
 			entry.Allocatable = &storagev1.VolumeNodeResources{Count: &limit}
@@ -176,11 +167,4 @@ func csiNode(s *snapshot.Snapshot, n *propertytest.ClusterNode) *storagev1.CSINo
 		out.Spec.Drivers = append(out.Spec.Drivers, entry)
 	}
 	return out
-}
-
-// installs reports whether the pod has the directory of the driver's socket.
-func installs(p *corev1.Pod, driver string) bool {
-	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.HostPath != nil && strings.HasSuffix(v.HostPath.Path, "/plugins/"+driver)
-	})
 }

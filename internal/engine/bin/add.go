@@ -89,7 +89,7 @@ func (s *Set) count(b *Bin, c *podclass.Class, n int) {
 
 // newNode is the bin from the perspective of topology.
 func (b *Bin) newNode() topology.NewNode {
-	return topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: b.t.ForTopology(), Outcomes: b.cands}
+	return *b.as(b.cands)
 }
 
 // NewNodes are the bins from the perspective of topology, with the instances that hold their pods.

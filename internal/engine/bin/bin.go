@@ -177,18 +177,34 @@ func (b *Bin) undecidedOf(g *topology.Group) int {
 	return n
 }
 
-// undecidedBefore returns how many of those pods kube-scheduler may have to place before a pod of the class: they have rules that count it.
-// It can place the others after it.
+// undecidedBefore is how many of those pods kube-scheduler may have to place before a pod of the class: they have rules that count it, or
+// it follows them. It can place the others after it.
 func (b *Bin) undecidedBefore(g *topology.Group, c *podclass.Class) int {
 	n := 0
 	for _, h := range b.contents {
-		levels := h.class.Levels()
-		if slices.Contains(h.class.Matches(), g) &&
-			slices.ContainsFunc(levels[len(levels)-1].Groups(), func(own *topology.Group) bool { return slices.Contains(c.Matches(), own) }) {
+		if slices.Contains(h.class.Matches(), g) && (b.leads(h.class, c) ||
+			slices.ContainsFunc(requiredGroups(h.class), func(own *topology.Group) bool { return slices.Contains(c.Matches(), own) })) {
 			n += h.n
 		}
 	}
 	return n
+}
+
+// requiredGroups are the groups of the class's rules that no level drops.
+func requiredGroups(c *podclass.Class) []*topology.Group {
+	levels := c.Levels()
+	return levels[len(levels)-1].Groups()
+}
+
+// leads reports whether pods of the class c have to follow those of a class in the bin, since no others are in its domain.
+func (b *Bin) leads(first, c *podclass.Class) bool {
+	return slices.ContainsFunc(requiredGroups(c), func(g *topology.Group) bool {
+		if g.Type() != topology.Affinity || !slices.Contains(first.Matches(), g) {
+			return false
+		}
+		domain, single := b.cands.Domain(g.Key())
+		return g.OverHosts() || !single || g.CountBefore(domain) == 0
+	})
 }
 
 // fitQuery selects the types from the growth's first on that hold the total within the limits, in the growth's reservation

@@ -15,6 +15,9 @@ func (b *Bin) mayNarrow() bool {
 
 // narrowed are the candidates with one more requirement, and where among them the type is that the bin is now; -1 if it is not.
 func (b *Bin) narrowed(r requirement.Requirement) (cands *nodepool.Candidates, at int) {
+	if have := b.cands.Requirements(); have.Defines(r.Key()) && !have.Get(r.Key()).Overlaps(r) {
+		return nil, -1 // not that it has no such label
+	}
 	cheapest := b.cands.List()[b.first]
 	cands = b.t.Candidates(b.cands.Requirements().With(r))
 	return cands, slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })

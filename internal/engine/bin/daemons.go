@@ -1,10 +1,12 @@
 package bin
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -78,24 +80,64 @@ func (s *Set) comingWith(b *Bin, a request, v *topology.View) topology.Coming {
 		if domain != "" {
 			in = b.t.Candidates(cands.Requirements().With(requirement.In(key, domain)))
 		}
-		return in.MayHave(daemons, s.blockedGroups(b, a))
+		blocked := s.blockedGroups(b, a)
+		may, surely = in.MayHave(daemons, blocked)
+		if certain := s.topology.Certain(daemons, b.as(in)); surely > 0 && !slices.Equal(certain, daemons) {
+			_, surely = in.MayHave(certain, blocked)
+		}
+		return may, surely
 	}
 }
 
-// withoutComing is the request on those types of a fresh bin on which no DaemonSet runs that the pod's spreads count.
-func (s *Set) withoutComing(b *Bin, a request, with []int) (without request, some bool) {
-	if len(b.pods) > 0 {
-		return a, false
-	}
-	for _, i := range with {
-		if v := &a.views[i]; v.HasComing() {
-			a.avoided, some = a.avoided.Union(v.Daemons()), true
+// as is the bin from the perspective of topology, narrowed to candidates.
+func (b *Bin) as(cands *nodepool.Candidates) *topology.NewNode {
+	return &topology.NewNode{Index: b.index, Labels: cands.Requirements(), Pool: b.t.ForTopology(), Outcomes: cands}
+}
+
+// MayBring reports whether a DaemonSet's pod that the group counts may come with the bin.
+func (s *Set) MayBring(b *Bin, g *topology.Group) bool {
+	blocked := s.blockedGroups(b, request{})
+	return slices.ContainsFunc(b.t.DaemonsOn(g.Daemons()), func(number int) bool {
+		may, _ := b.cands.MayGet(number, blocked)
+		return may
+	})
+}
+
+// Brings reports whether such a pod surely comes with it. Affinity only.
+func (b *Bin) Brings(g *topology.Group) bool {
+	return slices.ContainsFunc(b.counted, func(c topology.CountedDaemon) bool { return c.Group == g })
+}
+
+// withoutComing are the request on those types of a fresh bin on which no DaemonSet runs that the pod's spreads count, and that on those
+// without one of them.
+func (s *Set) withoutComing(b *Bin, a request, with []int) iter.Seq[request] {
+	return func(yield func(request) bool) {
+		if len(b.pods) > 0 {
+			return
+		}
+		var coming resources.Bitset
+		for _, i := range with {
+			if v := &a.views[i]; v.HasComing() {
+				coming = coming.Union(v.Daemons())
+			}
+		}
+		try := func(avoided resources.Bitset) bool {
+			without := a
+			without.avoided = a.avoided.Union(avoided)
+			s.seeComing(b, &without, with) // what comes to the other types
+			return yield(without)
+		}
+		on := b.t.DaemonsOn(coming)
+		if len(on) == 0 || !try(coming) || len(on) == 1 {
+			return
+		}
+		for _, number := range on[:min(len(on), maxDaemonChoices)] {
+			var one resources.Bitset
+			if one.Add(number); !try(one) {
+				return
+			}
 		}
 	}
-	if some {
-		s.seeComing(b, &a, with) // what comes to the other types
-	}
-	return a, some
 }
 
 // bringsSpread reports whether a spread counts DaemonSets' pods that come with the bin.
@@ -177,7 +219,8 @@ func (f *following) try(k int, cands *nodepool.Candidates, satisfied []int) (don
 			continue
 		}
 		for _, term := range f.b.t.DaemonTerms(number) {
-			if with := narrowTo(cands, term); with != nil && f.try(k+1, with, append(slices.Clip(satisfied), i)) {
+			with := f.narrowTo(cands, number, term)
+			if with != nil && f.try(k+1, with, append(slices.Clip(satisfied), i)) {
 				return true
 			}
 		}
@@ -185,9 +228,18 @@ func (f *following) try(k int, cands *nodepool.Candidates, satisfied []int) (don
 	return f.try(k+1, cands, satisfied)
 }
 
-func narrowTo(cands *nodepool.Candidates, term requirement.Set) *nodepool.Candidates {
+// narrowTo are those of the candidates on which the DaemonSet runs by one of its terms, whatever else runs in their domains; nil if there
+// are none.
+func (f *following) narrowTo(cands *nodepool.Candidates, number int, term requirement.Set) *nodepool.Candidates {
 	with := cands.NarrowBy(term)
 	if with == nil || len(with.List()) == 0 {
+		return nil
+	}
+	outside, some := f.s.topology.Outside(number, f.b.as(with))
+	if some && outside.Len() > 0 {
+		with = with.NarrowBy(outside)
+	}
+	if !some || with == nil || len(with.List()) == 0 {
 		return nil
 	}
 	return with

@@ -52,7 +52,7 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 	}
 	g, why := s.growWith(b, a, cands)
 	if why != nil && len(with) > 0 {
-		if without, left := s.withoutComing(b, a, with); left {
+		for without := range s.withoutComing(b, a, with) {
 			if grown, refused := s.growWith(b, without, cands); refused == nil {
 				return grown, nil
 			}

@@ -118,7 +118,7 @@ func (s *Set) node(src *snapshot.Node) *Node {
 func (s *Set) labels(src *snapshot.Node) requirement.Set {
 	out := s.c.Snapshot.Labels.FromNode(src.Labels)
 	var more []requirement.Requirement
-	if !out.Defines(corev1.LabelHostname) {
+	if !out.Defines(corev1.LabelHostname) && !src.Initialized { // kubelet sets it; without it, kube-scheduler sees no host
 		more = append(more, requirement.In(corev1.LabelHostname, src.Name))
 	}
 	if src.Named() {
@@ -145,7 +145,7 @@ func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
 			daemons = daemons.Plus(v)
 		}
 		n.ports = append(n.ports, resources.HostPorts(pod)...)
-		n.volumes.Attach(volume.Attachments(volume.Of(s.c.Snapshot, pod)))
+		n.volumes.Attach(volume.AttachmentsOf(s.c.Snapshot, pod))
 	}
 	return daemons
 }

@@ -93,7 +93,8 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 	if len(reasons) > 0 {
 		return reasons
 	}
-	k.node, k.attached, k.devices, k.tolerations = node, volume.Attachments(volumes), devices, x.tolerations(k.pod)
+	k.node, k.devices, k.tolerations = node, devices, x.tolerations(k.pod)
+	k.attached = append(volume.Attachments(volumes), volume.Inline(k.pod)...)
 	k.exclusive = volume.Exclusive(volumes)
 	k.needs = support.Needs{Features: snapshot.RequiredFeatures(&k.pod.Spec), Drivers: volume.MustBeInstalled(x.s, volumes)}
 	for _, driver := range k.needs.Drivers {

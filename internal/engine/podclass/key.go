@@ -170,6 +170,8 @@ func (f *Keys) addConstraints(pod *corev1.Pod) error {
 		f.addString(p.IP)
 		f.addString(string(p.Protocol))
 		f.key = binary.AppendVarint(f.key, int64(p.Port))
+		f.addString(p.Disk)
+		f.addBool(p.ReadOnly)
 	}
 	for _, name := range snapshot.RequiredFeatures(spec) {
 		f.addString("feature")

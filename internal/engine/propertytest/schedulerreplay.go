@@ -26,8 +26,8 @@ const (
 // Disagreement returns what a scheduler would not do as planned; empty if nothing. It begins with "refused:" or "rejected:". The launches
 // come up, as any of what they may become, and daemons start. Then there is an order in which the scheduler accepts each pod on its node,
 // and after it no pod that was rejected would be accepted by an existing node, or by one more node that can be launched. Of a rejected pod
-// it must be the same on the same node whatever the launches become: where the plan cannot know, the next one will. If filter is nil, the
-// rules of this package decide. The bytes of next choose orders and outcomes.
+// it must be the same on the same node whatever the launches become: where the plan cannot know, the next one will. A pod may wait for the
+// next plan: see waitOnePass. If filter is nil, the rules of this package decide. The bytes of next choose orders and outcomes.
 func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next func() byte) string {
 	return SchedulerOfGroups{Filter: filter}.Disagreement(s, plan, next)
 }
@@ -37,6 +37,7 @@ func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next 
 func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan, next func() byte) string {
 	r := replays{s, plan, x.Filter, x.Groups, random{next}}
 	var accepted map[acceptance]bool
+	var outcomes []*Cluster
 	for replay := range replaysPerWorld {
 		c, why := r.carryOut(replay)
 		if why != "" {
@@ -45,6 +46,7 @@ func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan
 		if why := r.refusedGroup(c); why != "" {
 			return why
 		}
+		outcomes = append(outcomes, c)
 		now := r.wronglyRejected(c)
 		gone := r.wronglyRejected(c.withoutTerminating())
 		maps.DeleteFunc(now, func(a acceptance, _ bool) bool { return !gone[a] })
@@ -56,6 +58,7 @@ func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan
 			return ""
 		}
 	}
+	r.waitOnePass(accepted, outcomes)
 	for a := range accepted {
 		return "rejected: " + a.pod + " fits on " + a.node
 	}
@@ -82,11 +85,11 @@ type binding struct {
 	node *ClusterNode
 }
 
-// carryOut is the cluster after the plan, or the pod that the scheduler refuses, with the pods that terminate now and without them.
-func (r *replays) carryOut(replay int) (*Cluster, string) {
-	s, plan, d := r.s, r.plan, r.random
-	c := &Cluster{World: s, Filter: r.filter}
-	var todo []binding
+// launched is the cluster with the nodes of the plan, with their DaemonSets' pods, how many nodes there were before, and which pods the
+// plan has for which node.
+func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding) {
+	s, plan := r.s, r.plan
+	c = &Cluster{World: s, Filter: r.filter}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		node := &ClusterNode{
@@ -99,7 +102,7 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 			}
 		}
 	}
-	existing := len(c.Nodes)
+	existing = len(c.Nodes)
 	for i := range plan.Launches {
 		node := r.launchedNode(i, replay)
 		c.Nodes = append(c.Nodes, node)
@@ -108,12 +111,34 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 	for _, node := range c.Nodes[existing:] {
 		c.startDaemons(s, node)
 	}
+	return c, existing, todo
+}
+
+// Launched is the cluster with the nodes of the plan, as the first of what each may become, with their DaemonSets' pods by the rules of
+// this package, and the node, by name, that the plan has for each pod.
+func Launched(s *snapshot.Snapshot, plan schedule.Plan) (*Cluster, map[*corev1.Pod]string) {
+	r := replays{s: s, plan: plan}
+	c, _, todo := r.launched(0)
+	nodes := map[*corev1.Pod]string{}
+	for _, b := range todo {
+		nodes[b.pod] = b.node.Name
+	}
+	return c, nodes
+}
+
+// carryOut is the cluster after the plan, or the pod that the scheduler refuses, with the pods that terminate now and without them.
+func (r *replays) carryOut(replay int) (*Cluster, string) {
+	s, d := r.s, r.random
+	c, existing, todo := r.launched(replay)
 	var stuck []binding
 	late := map[string]int{}
 	for try := range ordersPerReplay {
 		from := c
 		if try/2%2 == 1 {
 			from = c.withoutTerminating()
+			for _, node := range from.Nodes[existing:] { // those that pods kept off which are gone now
+				from.startDaemons(s, node)
+			}
 		}
 		after := from.Copy()
 		fresh := map[*ClusterNode]*ClusterNode{}
@@ -133,6 +158,9 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 			slices.SortStableFunc(queue, func(a, b binding) int {
 				return cmp.Or(cmp.Compare(late[b.pod.Name], late[a.pod.Name]), (try%3-1)*cmp.Compare(rulesAboutOthers(b.pod), rulesAboutOthers(a.pod)))
 			})
+		}
+		if try%4 > 1 { // pods on existing nodes need not wait for the others
+			queue = after.first(existing).bindThose(queue, try%2 == 0)
 		}
 		if stuck = after.bind(queue, try%2 == 0); len(stuck) == 0 {
 			return after.withTerminatingOf(c), ""
@@ -208,16 +236,70 @@ func (c *Cluster) bind(queue []binding, again bool) []binding {
 	return queue
 }
 
+// first is the cluster with only the first nodes.
+func (c *Cluster) first(nodes int) *Cluster {
+	return &Cluster{Nodes: c.Nodes[:nodes], World: c.World, Filter: c.Filter}
+}
+
+// bindThose binds pods of the queue that have a node of the cluster, and returns those that are left.
+func (c *Cluster) bindThose(queue []binding, again bool) []binding {
+	var here, others []binding
+	for _, b := range queue {
+		if slices.Contains(c.Nodes, b.node) {
+			here = append(here, b)
+		} else {
+			others = append(others, b)
+		}
+	}
+	return append(c.bind(here, again), others...)
+}
+
 // startDaemons binds the pods of DaemonSets that belong on the node and that it accepts.
 func (c *Cluster) startDaemons(s *snapshot.Snapshot, node *ClusterNode) {
 	for i := range s.DaemonSets {
-		if p := daemonPodFor(&s.DaemonSets[i], node.Name); c.filter(p, node) == "" {
+		p := daemonPodFor(&s.DaemonSets[i], node.Name)
+		if !slices.ContainsFunc(node.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && c.filter(p, node) == "" {
 			node.Pods = append(node.Pods, p)
 		}
 	}
 }
 
-// outcome describes what a launch becomes.
+// withDaemons is the cluster with the DaemonSets' pods that only other pods keep off its new nodes, and the node there. A plan takes these
+// for certain: the others come and go, and a pod that came instead of a DaemonSet's would keep that off the node, or have to make room for
+// it, as long as it runs.
+func (c *Cluster) withDaemons(s *snapshot.Snapshot, node *ClusterNode) (with *Cluster, at *ClusterNode) {
+	with = c.Copy()
+	with.EmptyHost = c.EmptyHost
+	kept := false
+	for _, n := range with.Nodes {
+		for _, p := range n.keptOff(c, s) {
+			n.Pods, kept = append(n.Pods, p), true
+		}
+	}
+	if !kept {
+		return c, node
+	}
+	return with, with.Nodes[slices.Index(c.Nodes, node)]
+}
+
+// keptOff are the DaemonSets' pods that belong on the new node and that other pods keep off it.
+func (n *ClusterNode) keptOff(c *Cluster, s *snapshot.Snapshot) (out []*corev1.Pod) {
+	if n.Existing != nil {
+		return nil
+	}
+	for i := range s.DaemonSets {
+		empty := *n
+		empty.Pods = nil
+		alone := &Cluster{Nodes: []*ClusterNode{&empty}, World: c.World, Filter: c.Filter}
+		p := daemonPodFor(&s.DaemonSets[i], n.Name)
+		if !slices.ContainsFunc(n.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && alone.filter(p, &empty) == "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// outcome is what a launch becomes.
 type outcome struct {
 	it *catalog.InstanceType
 	o  *catalog.Offering
@@ -289,8 +371,9 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	pods := r.rejectedOnce()
 	r.rejectedGroups(c, out)
 	try := func(c *Cluster, n *ClusterNode, name string) {
+		later, at := c.withDaemons(r.s, n)
 		for _, pod := range pods {
-			if c.filter(pod, n) == "" {
+			if c.filter(pod, n) == "" && (later == c || later.filter(pod, at) == "") {
 				out[acceptance{pod.Name, name}] = true
 			}
 		}

@@ -21,22 +21,16 @@ var mendedWorlds = []uint64{595, 691, 746, 1694, 1922, 2285, 3597, 4459, 5975}
 // that was rejected would be accepted by an existing node, or by one more node that can be launched.
 // DOVETAIL_WORLDS=first,count compares others.
 func TestTheSchedulerAcceptsPlans(t *testing.T) {
-	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(3_000_000 + seed).schedulerWorld() }, nil, mendedWorlds...)
+	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(3_000_000 + seed).schedulerWorld() }, mendedWorlds...)
 }
 
 // TestTheSchedulerAcceptsPlansOverFullHosts does the same for clusters of which each node has pods that spread over hosts, and mostly no
 // room for more: how many of them a new host may hold depends on those.
 func TestTheSchedulerAcceptsPlansOverFullHosts(t *testing.T) {
-	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(5_000_000 + seed).fullHostsWorld() }, openWorlds)
+	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(5_000_000 + seed).fullHostsWorld() })
 }
 
-// openWorlds are worlds over full hosts with plans that the scheduler does not follow, and why. A plan that comes to be right leaves the
-// list.
-var openWorlds = map[uint64]string{
-	157: "rejected", // a pod that keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
-}
-
-func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, open map[uint64]string, more ...uint64) {
+func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, more ...uint64) {
 	first, count := worldRange(t, schedulerWorlds)
 	placed, rejected, failed := 0, 0, 0
 	all := os.Getenv("DOVETAIL_FINDINGS") != "" // list every difference, each as found
@@ -53,12 +47,6 @@ func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, 
 		why := Disagreement(s, plan, nil, seeded(seed).next)
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)
 		kind, _, _ := strings.Cut(why, ":")
-		if known, isOpen := open[seed]; isOpen {
-			if known != kind {
-				t.Errorf("world %d is open: got %q, want %s; if its plan is right now, remove it from the list", seed, why, known)
-			}
-			continue
-		}
 		if why == "" {
 			continue
 		}

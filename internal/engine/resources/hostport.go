@@ -7,15 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HostPort is a port of the node that a container reserves.
+// HostPort is what a pod has for itself on a node: a port that a container reserves, or a disk.
 type HostPort struct {
 	IP       string
 	Port     int32
 	Protocol corev1.Protocol
+	// Disk is a disk that the pod names itself; empty for a port. Pods that only read it share it.
+	Disk     string
+	ReadOnly bool
 }
 
-// HostPorts are the ports that the pod reserves for as long as it runs. As in Kubernetes, no address means all, and no
-// protocol means TCP.
+// HostPorts are the ports that the pod reserves for as long as it runs, and the disks that it names itself. As in Kubernetes, no address
+// means all, and no protocol means TCP.
 func HostPorts(pod *corev1.Pod) []HostPort {
 	var out []HostPort
 	add := func(ports []corev1.ContainerPort) {
@@ -41,17 +44,25 @@ func HostPorts(pod *corev1.Pod) []HostPort {
 	for i := range pod.Spec.Containers {
 		add(pod.Spec.Containers[i].Ports)
 	}
-	return out
+	return append(out, disks(pod)...)
 }
 
-// String is the port as "8080/TCP".
-func (p HostPort) String() string { return fmt.Sprintf("%d/%s", p.Port, p.Protocol) }
+// String is the port as "8080/TCP", or the disk.
+func (p HostPort) String() string {
+	if p.Disk != "" {
+		return p.Disk
+	}
+	return fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+}
 
 // anywhere reports whether the port is taken on all addresses of the node. To kube-scheduler, "::" is an address like any other.
 func (p HostPort) anywhere() bool { return p.IP == "0.0.0.0" }
 
 // conflicts reports whether only one of the two can be reserved on a node.
 func (p HostPort) conflicts(o HostPort) bool {
+	if p.Disk != "" || o.Disk != "" {
+		return p.Disk == o.Disk && !(p.ReadOnly && o.ReadOnly)
+	}
 	return p.Port == o.Port && p.Protocol == o.Protocol && (p.IP == o.IP || p.anywhere() || o.anywhere())
 }
 

@@ -62,7 +62,7 @@ func (r *run) decideAllDaemons() {
 // forgetForesight lets waiting pods have the places that were kept for pods of DaemonSets that do not come. It returns whether there are
 // any.
 func (r *run) forgetForesight() bool {
-	if r.lastRound < spreadRound || !r.topology.ForgetForesight() {
+	if len(r.topology.CountedDaemons()) == 0 || !r.topology.ForgetForesight() {
 		return false
 	}
 	r.generation++
@@ -74,9 +74,10 @@ func (r *run) forgetForesight() bool {
 //
 // Cost: planned nodes and their classes, for each spread that counts pods of DaemonSets.
 func (r *run) daemonsTooMany() (repeat bool) {
-	if r.lastRound < spreadRound || r.bins.Len() == 0 {
+	if len(r.topology.CountedDaemons()) == 0 || r.bins.Len() == 0 {
 		return false
 	}
+	repeat = r.foundersMisled()
 	for _, g := range r.topology.Groups() {
 		if !g.CountsDaemons() || g.OverHosts() {
 			continue
@@ -98,4 +99,44 @@ func (r *run) daemonsTooMany() (repeat bool) {
 		repeat = r.topology.Foresee(g, on) || repeat
 	}
 	return repeat
+}
+
+// foundersMisled finds the sets of pods that must be together and have a first pod that has chosen a domain, while nodes for other pods
+// may bring DaemonSets' pods of the set to others: kube-scheduler may find these first, and then only their domains will do. Such first
+// pods come last from then on. It returns whether there are any.
+//
+// Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets.
+func (r *run) foundersMisled() (some bool) {
+	for _, g := range r.topology.Groups() {
+		if g.Type() == topology.Affinity && len(g.Daemons()) > 0 && g.EmptyBefore() && r.founderMisled(g) {
+			some = r.topology.FoundLast(g) || some
+		}
+	}
+	return some
+}
+
+func (r *run) founderMisled(g *topology.Group) bool {
+	domains := make([]string, r.bins.Len())
+	founded, led := map[string]bool{}, map[string]bool{} // domains with pods that follow the set, and with others of it
+	for i, b := range r.bins.All() {
+		if domains[i], _ = b.Candidates().Domain(g.Key()); g.OverHosts() {
+			domains[i] = topology.HostName(i)
+		}
+		d := domains[i]
+		led[d] = led[d] || b.Brings(g)
+		for c := range b.Contents() {
+			r.steps++
+			follows := slices.Contains(c.Levels()[len(c.Levels())-1].Groups(), g)
+			founded[d] = founded[d] || follows
+			led[d] = led[d] || !follows && slices.Contains(c.Matches(), g)
+		}
+	}
+	for i, b := range r.bins.All() {
+		for d := range founded {
+			if founded[d] && d != domains[i] && (!led[d] || d == "") && r.bins.MayBring(b, g) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -15,7 +15,9 @@ type arrivals struct {
 	r *Registry
 	// fewest counts how many a first node in a domain surely brings, by domain. A new host begins with those of "".
 	fewest map[string]int
-	// brought are the pods of DaemonSets that planned nodes bring to domains; foreseen counts how many they brought in an attempt to plan
+	// ofAllPools is true if those of pools with taints that keep the spread's own pods out count, leavesOut if such a pool was left out.
+	ofAllPools, leavesOut bool
+	// brought are the pods of DaemonSets that planned nodes bring to domains; foreseen is how many they brought in an attempt to plan
 	// in which these were too many for pods that had come before, foresights how often that was.
 	brought, foreseen map[string]int
 	foresights        int
@@ -31,8 +33,8 @@ func newArrivals(r *Registry) *arrivals {
 // CountsDaemons reports whether the group is a spread that counts pods of DaemonSets.
 func (g *Group) CountsDaemons() bool { return g.arrivals != nil }
 
-// withFirstNode returns how many pods of DaemonSets the first new node in the domain surely brings, whatever pool it is of; zero
-// where nodes exist.
+// withFirstNode is how many pods of DaemonSets the first new node in the domain surely brings, whatever pool it is of that takes the
+// spread's pods; zero where nodes exist. A node for other pods may bring fewer: see Intruders.
 //
 // Cost: constant; the nodes, after a change to what exists, and the pools, for a domain that is requested the first time.
 func (a *arrivals) withFirstNode(g *Group, domain string) int {
@@ -67,7 +69,11 @@ func (a *arrivals) onNew(g *Group, domain string) int {
 		if !g.filter.admitsTaints(p.Taints) || domain != "" && !slices.Contains(p.Labels.Values(g.key), domain) {
 			continue
 		}
-		if here, some := p.Labels.Arriving(g.daemons, g.key, domain); some && (!found || here < n) {
+		if !a.ofAllPools && g.isKeptOut(p) {
+			a.leavesOut = true
+			continue
+		}
+		if here, some := p.Labels.Arriving(a.r.certainIn(g.daemons, p, g.key, domain), g.key, domain); some && (!found || here < n) {
 			n, found = here, true
 		}
 	}
@@ -195,7 +201,7 @@ func (r *Registry) Foresee(g *Group, on map[string]PlannedPods) (repeat bool) {
 // returns whether that changes anything.
 func (r *Registry) ForgetForesight() (changed bool) {
 	for _, g := range r.groups {
-		if g.arrivals == nil {
+		if g.arrivals == nil || g.arrivals.foresights == maxForesights { // the last attempt keeps to what the others have found
 			continue
 		}
 		for d, n := range g.arrivals.foreseen {
@@ -205,12 +211,29 @@ func (r *Registry) ForgetForesight() (changed bool) {
 			}
 		}
 	}
+	for _, g := range r.groups {
+		if g.foundsLast && g.Empty() {
+			g.foundsLast, changed = false, true
+			r.changes++
+		}
+	}
 	return changed
+}
+
+// FoundLast has the first pod of a set choose a domain only once nothing else lets a pod be placed: nodes for other pods bring DaemonSets'
+// pods to another domain, and it can be scheduled only there. It returns whether that is new. ResetForesight takes it back.
+func (r *Registry) FoundLast(g *Group) (changed bool) {
+	if g.foundedLast {
+		return false
+	}
+	g.foundsLast, g.foundedLast = true, true
+	return true
 }
 
 // ResetForesight lets spreads count the pods of DaemonSets as nodes bring them again.
 func (r *Registry) ResetForesight() {
 	for _, g := range r.groups {
+		g.foundsLast, g.foundedLast = false, false
 		if g.arrivals != nil {
 			g.arrivals.foreseen, g.arrivals.foresights = nil, 0
 		}

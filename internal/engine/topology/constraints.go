@@ -36,6 +36,19 @@ func compileSelector(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch [
 	return selector
 }
 
+// unmerged are those of the keys with labels that the API server has not added to the selector. It adds them as they are when the pod is
+// created, and kube-scheduler goes by the selector alone, also once a label is another: templates and buffers still need the keys.
+func unmerged(s *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOperator) []string {
+	if s == nil || len(keys) == 0 {
+		return keys
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return slices.ContainsFunc(s.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool {
+			return e.Key == key && e.Operator == op && len(e.Values) == 1
+		})
+	})
+}
+
 // Affinity is the group of a term of the pod's affinity or anti-affinity.
 func (r *Registry) Affinity(typ Type, pod *corev1.Pod, t *corev1.PodAffinityTerm) *Group {
 	return r.intern(r.term(typ, pod, t), "")
@@ -45,7 +58,8 @@ func (r *Registry) Affinity(typ Type, pod *corev1.Pod, t *corev1.PodAffinityTerm
 func (r *Registry) term(typ Type, pod *corev1.Pod, t *corev1.PodAffinityTerm) *Group {
 	g := &Group{
 		typ: typ, key: r.labels.Normalize(t.TopologyKey),
-		selector:   compileSelector(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
+		selector: compileSelector(t.LabelSelector, pod, unmerged(t.LabelSelector, t.MatchLabelKeys, metav1.LabelSelectorOpIn),
+			unmerged(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)),
 		namespaces: map[string]bool{},
 	}
 	for _, ns := range t.Namespaces {

@@ -45,6 +45,7 @@ func (r *Registry) CountOn(g *Group, n *Node) {
 		return
 	}
 	r.touch(g)
+	g.endBriefRelease()
 	domain, ok := n.Domain(g.key)
 	switch {
 	case ok:
@@ -72,6 +73,9 @@ func (r *Registry) countNew(g *Group, at *NewNode, n int, surely bool) {
 		return
 	}
 	r.touch(g)
+	if n > 0 {
+		g.endBriefRelease()
+	}
 	if g.OverHosts() {
 		g.addOnNew(at.Index, n, surely)
 		return
@@ -146,9 +150,12 @@ func (g *Group) forgetPlanned() {
 	g.unsureByNew = nil
 	if g.arrivals != nil {
 		g.arrivals.brought = nil
+		if g.arrivals.ofAllPools {
+			g.arrivals.ofAllPools, g.arrivals.fewest = false, map[string]int{}
+		}
 	}
 	if g.unreleased != nil {
-		g.usable, g.requested, g.unreleased = g.unreleased.usable, g.unreleased.requested, nil
+		g.usable, g.requested, g.unreleased, g.unbrief = g.unreleased.usable, g.unreleased.requested, nil, nil
 	}
 }
 

@@ -20,6 +20,10 @@ type daemon struct {
 	// follows are the affinity groups that count its pods; apart are the groups of anti-affinity that do, and its own,
 	// Inverse ones. Spreads are those that count its pods.
 	follows, apart, spreads []*Group
+	// keepers are the groups of anti-affinity over whole domains that keep its pods out; contested is true if another DaemonSet has one of
+	// its host ports.
+	keepers   []*Group
+	contested bool
 }
 
 // groups are all that the daemon's pods matter to.
@@ -91,13 +95,7 @@ func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 // AddComing counts the pods that are still to come to the node, times by: for nodes that are removed, and return.
 func (r *Registry) AddComing(n *Node, by int) {
 	for _, c := range n.Coming {
-		for _, list := range r.daemons[c.Number].groups() {
-			for _, g := range list {
-				if r.Counts(g, n) {
-					r.addComing(g, n, c, by)
-				}
-			}
-		}
+		r.addComingOf(n, c, by)
 	}
 }
 
@@ -149,6 +147,7 @@ type CountedDaemon struct {
 // may, and spreads need to know both. Those that keep apart on the node itself do so by the choice of types.
 func (r *Registry) CountDaemon(number int, at *NewNode, surely bool) []CountedDaemon {
 	d, out := &r.daemons[number], []CountedDaemon(nil)
+	surely = surely && !r.MayBeKeptOff(number, at)
 	add := func(g *Group, surely bool) {
 		r.countNew(g, at, 1, surely)
 		g.bring(at, 1)
@@ -180,7 +179,7 @@ func (r *Registry) UncountDaemon(c CountedDaemon, at *NewNode) {
 func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, pool Pool) {
 	for _, list := range r.daemons[d.Number].groups() {
 		for _, g := range list {
-			if g.typ != Affinity || d.Surely {
+			if g.typ != Affinity || d.Surely && !r.MayBeKeptOff(d.Number, &NewNode{Labels: node, Pool: pool}) {
 				r.CountLaunched(g, node, pool)
 			}
 		}
@@ -189,6 +188,9 @@ func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, poo
 
 // DaemonName is the name of a DaemonSet, with its namespace.
 func (r *Registry) DaemonName(number int) string { return r.daemons[number].name }
+
+// Daemons are the DaemonSets, by number, with pods that the group counts, or that declare it.
+func (g *Group) Daemons() resources.Bitset { return g.daemons }
 
 // Daemons are the DaemonSets, by number, with pods that matter to the view: those that the pod follows or keeps away from,
 // or that keep it away, or that its spread counts.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Nodes for other pods make domains, too: kube-scheduler counts every node that the policies of a constraint admit, also where none
@@ -13,7 +14,9 @@ import (
 func (g *Group) isForeign(domain string) bool { return slices.Contains(g.foreign, domain) }
 
 // HasForeign reports whether nodes for other pods may come up in domains of a spread in which none can be launched for its own.
-func (g *Group) HasForeign() bool { return len(g.foreign) > 0 }
+func (g *Group) HasForeign() bool {
+	return len(g.foreign) > 0 || g.arrivals != nil && g.arrivals.leavesOut
+}
 
 // Intruder is a planned node that may come up in a domain in which none can be launched for a spread's pods.
 type Intruder struct {
@@ -45,7 +48,27 @@ func (r *Registry) Intruders(g *Group, planned []NewNode) (out []Intruder) {
 			}
 		}
 	}
+	if g.arrivals == nil || !g.arrivals.leavesOut {
+		return out
+	}
+	for _, d := range g.usable {
+		if most <= g.maxSkew+g.SureCount(d) || g.arrivals.stands(g, d) {
+			continue
+		}
+		for i := range planned {
+			if g.isKeptOut(planned[i].Pool) && r.mayBeIn(g, &planned[i], d) {
+				out = append(out, Intruder{i, g.key, d, g.nodesIn(d)})
+			}
+		}
+	}
 	return out
+}
+
+// isKeptOut reports whether the taints of the pool keep the spread's own pods out. Its nodes may bring fewer pods of DaemonSets to a domain
+// than theirs.
+func (g *Group) isKeptOut(p Pool) bool {
+	_, blocked := snapshot.UntoleratedHard(g.filter.tolerations, p.Taints)
+	return blocked
 }
 
 // CountForeign makes the domains of nodes for other pods usable: pods are to be spread over them, too, until Release lets them
@@ -56,6 +79,9 @@ func (r *Registry) CountForeign(g *Group) {
 		g.unreleased = &domainsBefore{g.usable, g.requested}
 	}
 	g.usable = union(g.usable, g.foreign)
+	if g.arrivals != nil {
+		g.arrivals.ofAllPools, g.arrivals.fewest = true, map[string]int{}
+	}
 }
 
 // nodesIn selects the nodes of a domain that count for the spread, but for their taints.

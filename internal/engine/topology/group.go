@@ -44,6 +44,8 @@ type Group struct {
 	others []*Group
 	// pin is the only domain that a first pod may choose; empty if it may choose any.
 	pin string
+	// foundsLast is true while the first pod must not choose a domain, foundedLast once that was tried: see FoundLast.
+	foundsLast, foundedLast bool
 	// daemons are the DaemonSets, by number, with pods that the group counts, or that declare it.
 	daemons resources.Bitset
 	// maxSkew, minDomains and filter: spread only.
@@ -83,6 +85,8 @@ type Group struct {
 	countable []string
 	// unreleased are the domains before the first Release since the last Undo or Keep; nil if there was none.
 	unreleased *domainsBefore
+	// unbrief are those before a Release that lasts until the next pod that counts; nil if there is none.
+	unbrief *domainsBefore
 	// requested are the domains of the universe that only nodes launched for the group's own pods have: see requested.go.
 	// Skew is measured against them once a pod is there. Spread only.
 	requested []string
@@ -146,6 +150,20 @@ func (g *Group) CountBefore(domain string) int {
 		return g.before[domain]
 	}
 	return g.counts[domain]
+}
+
+// EmptyBefore reports whether no pod was counted anywhere at the last Undo or Keep.
+func (g *Group) EmptyBefore() bool {
+	counts := g.counts
+	if g.touched {
+		counts = g.before
+	}
+	for _, n := range counts {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Selector is the label selector of the pods that count, as text. Joined terms and shared claims have none.

@@ -45,6 +45,7 @@ type Registry struct {
 	budgets      []snapshot.Budget // made on first use
 	daemons      []daemon
 	counted      resources.Bitset     // see CountedDaemons
+	keepsOff     bool                 // something may keep pods of DaemonSets off new nodes
 	touched      []*Group             // since the last Undo or Keep
 	noted        map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
 	changes      int                  // see Changes
@@ -114,6 +115,7 @@ func (r *Registry) Index() {
 		r.selectors.add(i, g.selector)
 	}
 	r.indexDaemons()
+	r.findKeepers()
 }
 
 // Find lists the groups that count the pod, and the inverse groups that keep it out, each in the order of Groups.

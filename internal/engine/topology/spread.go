@@ -171,7 +171,23 @@ func (r *Registry) Release(g *Group, planned []NewNode) bool {
 	if g.unreleased == nil {
 		g.unreleased = domains
 	}
-	return g.minCount() != before
+	if g.minCount() != before {
+		return true
+	}
+	// Where domains begin with pods of DaemonSets, each may be held back by the others, whatever the minimum is: see minCountBeside. The first
+	// pod takes one of them then, and the others count again for the next.
+	if g.arrivals != nil && g.unbrief == nil {
+		g.unbrief = domains
+		return true
+	}
+	return false
+}
+
+// endBriefRelease has domains count again that were let go for one pod.
+func (g *Group) endBriefRelease() {
+	if g.unbrief != nil {
+		g.usable, g.requested, g.unbrief = g.unbrief.usable, g.unbrief.requested, nil
+	}
 }
 
 // mayBeIn reports whether the planned node counts for the group and may come up in the domain.

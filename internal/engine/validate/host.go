@@ -77,7 +77,10 @@ func (c *check) values(key string) []string {
 
 // nodeLabels are the node's labels by canonical key; if a key and its alias differ, the canonical one wins.
 func (c *check) nodeLabels(n *snapshot.Node) map[string]string {
-	out := map[string]string{corev1.LabelHostname: n.Name}
+	out := map[string]string{}
+	if !n.Initialized { // kubelet sets the label
+		out[corev1.LabelHostname] = n.Name
+	}
 	if n.Claim == "" || n.Registered {
 		out[nodeName] = n.Name
 	}

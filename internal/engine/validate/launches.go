@@ -166,7 +166,7 @@ func (c *check) resources(pl *host) {
 	for _, pod := range pl.pods {
 		total.add(requests(pod, false))
 		if p, found := portConflict(ports(pod), taken); found {
-			c.failAt(at, "%s: pods %s and %s both use host port %d", pl.name, name(pod), name(p.pod), p.number)
+			c.failAt(at, "%s: pods %s and %s both use %s", pl.name, name(pod), name(p.pod), p)
 		}
 		taken = append(taken, ports(pod)...)
 	}
@@ -180,7 +180,7 @@ func (c *check) resources(pl *host) {
 	for _, d := range always {
 		total.add(requests(d, true))
 		if p, found := portConflict(ports(d), taken); found {
-			c.failAt(at, "%s: pod %s uses host port %d of daemon %s", pl.name, name(p.pod), p.number, d.Name)
+			c.failAt(at, "%s: pod %s uses %s of daemon %s", pl.name, name(p.pod), p, d.Name)
 		}
 	}
 	checked := map[*catalog.InstanceType]bool{}
@@ -218,7 +218,7 @@ func (c *check) outcomeFits(pl *host, out outcome, always load, mixed []*corev1.
 			}
 			all.add(requests(d, true))
 			if p, found := portConflict(ports(d), always.ports); found {
-				c.failAt(at, "%s as %s: pod %s uses host port %d of daemon %s", pl.name, out.it.Name, name(p.pod), p.number, d.Name)
+				c.failAt(at, "%s as %s: pod %s uses %s of daemon %s", pl.name, out.it.Name, name(p.pod), p, d.Name)
 			}
 		}
 		total = all

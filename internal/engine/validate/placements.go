@@ -65,7 +65,7 @@ func (c *check) placedPods(pl *host, joining []*corev1.Pod) {
 		c.schedulable(pl, pod)
 		needed.add(requests(pod, false))
 		if p, found := portConflict(ports(pod), taken); found {
-			c.fail("%s: pods %s and %s both use host port %d", pl.name, name(pod), name(p.pod), p.number)
+			c.fail("%s: pods %s and %s both use %s", pl.name, name(pod), name(p.pod), p)
 		}
 	}
 	total.add(c.expected(pl, running).list())

@@ -142,6 +142,12 @@ func (c *check) affinitySelection(pod *corev1.Pod, t *corev1.PodAffinityTerm) *s
 		namespaces: map[string]bool{}, key: c.s.Labels.Normalize(t.TopologyKey),
 		selector: withLabelKeys(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
 	}
+	if s := t.LabelSelector; s != nil && slices.ContainsFunc(s.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool {
+		return len(e.Values) == 1 && (e.Operator == metav1.LabelSelectorOpIn && slices.Contains(t.MatchLabelKeys, e.Key) ||
+			e.Operator == metav1.LabelSelectorOpNotIn && slices.Contains(t.MismatchLabelKeys, e.Key))
+	}) {
+		out.selector = s // the API server has merged the keys into it when the pod was created
+	}
 	for _, ns := range t.Namespaces {
 		out.namespaces[ns] = true
 	}

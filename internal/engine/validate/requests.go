@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -89,9 +90,10 @@ type port struct {
 	ip       string
 	number   int32
 	protocol corev1.Protocol
+	disk     string // an EBS volume instead of a port
 }
 
-// ports returns those of the containers that run as long as the pod does.
+// ports are those of the containers that run as long as the pod does, and EBS volumes that the pod names itself.
 func ports(pod *corev1.Pod) []port {
 	var out []port
 	containers := slices.Clone(pod.Spec.Containers)
@@ -109,15 +111,27 @@ func ports(pod *corev1.Pod) []port {
 			if protocol == "" {
 				protocol = corev1.ProtocolTCP
 			}
-			out = append(out, port{pod, p.HostIP, p.HostPort, protocol})
+			out = append(out, port{pod: pod, ip: p.HostIP, number: p.HostPort, protocol: protocol})
+		}
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.AWSElasticBlockStore != nil { // two pods of a node never share one that they name themselves
+			out = append(out, port{pod: pod, disk: v.AWSElasticBlockStore.VolumeID})
 		}
 	}
 	return out
 }
 
+func (p port) String() string {
+	if p.disk != "" {
+		return "EBS volume " + p.disk
+	}
+	return fmt.Sprintf("host port %d", p.number)
+}
+
 func (p port) conflicts(o port) bool {
 	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" } // "::" is one address to NodePorts
-	return p.number == o.number && p.protocol == o.protocol && (p.ip == o.ip || all(p.ip) || all(o.ip))
+	return p.disk == o.disk && p.number == o.number && p.protocol == o.protocol && (p.ip == o.ip || all(p.ip) || all(o.ip))
 }
 
 // portConflict finds two pods with the same host port.

@@ -126,6 +126,9 @@ func TestPlanFindsEachMistake(t *testing.T) {
 				p.Spec.InitContainers = []corev1.Container{{RestartPolicy: &always, Ports: []corev1.ContainerPort{{HostPort: 80, HostIP: "10.0.0.1"}}}}
 			}), "n1")}
 		}, "host port 80"},
+		{"a disk that a pod names itself forgotten", onNode(Pod("a", ebsDisk)), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			s.Nodes[0].Pods = []*corev1.Pod{Bound(Pod("old", ebsDisk), "n1")}
+		}, "EBS volume vol-1"},
 		{"a daemon's host port forgotten", World(general(), Pod("a", HostPort("", 80, corev1.ProtocolTCP))), func(s *snapshot.Snapshot,
 			_ *schedule.Plan,
 		) {
@@ -287,4 +290,11 @@ func TestChoicesFindMissedPlacements(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// ebsDisk has the pod name an EBS volume itself.
+func ebsDisk(p *corev1.Pod) {
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{
+		AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"},
+	}})
 }

@@ -70,10 +70,7 @@ func NewLimits(s *snapshot.Snapshot, pending map[types.UID]bool) *Limits {
 func (l *Limits) Index() *Index { return l.index }
 
 func (l *Limits) attachments(pod *corev1.Pod) []Attachment {
-	if !HasClaims(pod) {
-		return nil
-	}
-	return Attachments(Of(l.s, pod))
+	return AttachmentsOf(l.s, pod)
 }
 
 // Axes are the axes, as a list without amounts.

@@ -50,6 +50,7 @@ prints the state of the world and keeps the logs.`,
   dovetail-lab run first-node scale-up-down -o json
   dovetail-lab run chaos --first-seed 17 --seeds 1
   dovetail-lab run chaos --seeds 200 --worlds 3
+  dovetail-lab run scheduler-agrees --first-seed 1 --seeds 50
   dovetail-lab run drift-rollout --kill-controller 7
   dovetail-lab run consolidate --settle 65m
   dovetail-lab run one-per-node --nodes 1000
@@ -71,8 +72,8 @@ prints the state of the world and keeps the logs.`,
 // bind adds the flags.
 func (o *runOptions) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.all, "all", false, "run all scenarios")
-	flags.Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
-	flags.IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
+	flags.Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenarios chaos and scheduler-agrees")
+	flags.IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenarios chaos and scheduler-agrees")
 	flags.IntVar(
 		&o.fleet.Nodes,
 		"nodes",

@@ -1,0 +1,94 @@
+package schedule_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// twoArchitectures is a type of each architecture, of one size: amd in z3, arm in z1 and z2, which is cheaper.
+func twoArchitectures() []*catalog.InstanceType {
+	amd := WithLabel(Type("amd", 0.3, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "amd64")
+	arm := WithLabel(Type("arm", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "arm64")
+	return []*catalog.InstanceType{
+		WithOfferings(amd, Offering("z3", "on-demand", 0.3)),
+		WithOfferings(arm, Offering("z1", "on-demand", 0.2), Offering("z2", "on-demand", 0.25)),
+	}
+}
+
+// occupied is a node in a zone without room, with pods.
+func occupied(name, zone string, pods ...*corev1.Pod) snapshot.Node {
+	return Node(name, "general", inZone(zone), func(n *snapshot.Node) {
+		n.Allocatable, n.Capacity = Resources("cpu", "0", "pods", "110"), Resources("cpu", "0", "pods", "110")
+		for _, p := range pods {
+			n.Pods = append(n.Pods, Bound(p, name))
+		}
+	})
+}
+
+// onAllNodes has a spread count the nodes that the pod does not select, too.
+func onAllNodes(c *corev1.TopologySpreadConstraint) {
+	ignore := corev1.NodeInclusionPolicyIgnore
+	c.NodeAffinityPolicy = &ignore
+}
+
+// TestPodsDoNotCountOnDaemonsThatOthersKeepOff: the anti-affinity of a running pod keeps a DaemonSet's pod off new nodes in its zone. So no
+// pod follows that, and no spread counts it for certain.
+func TestPodsDoNotCountOnDaemonsThatOthersKeepOff(t *testing.T) {
+	agent := Pod("agent", Labeled("app", "web"))
+	keeper := func(zone string) snapshot.Node { return occupied("old", zone, Pod("keeper", Apart(Zone, "web"))) }
+	checkPlans(t, []planCase{
+		{
+			"a pod that follows the DaemonSet's goes to another zone",
+			daemons(withNodes(world(Pod("f", Requests("cpu", "1"), Near(Host, "web"), Selects(Zone, "z2"))), keeper("z1")), agent),
+			[]string{"general m.small z2: f"},
+		},
+		{
+			"there is none in its zone",
+			daemons(withNodes(world(Pod("f", Requests("cpu", "1"), Near(Host, "web"), Selects(Zone, "z1"))), keeper("z1")), agent),
+			[]string{"unschedulable (Topology): f"},
+		},
+		{
+			"a spread does not count it in the zone of another new node",
+			daemons(withNodes(world(
+				Pod("x", Requests("cpu", "900m"), Selects(Zone, "z2")),
+				Pod("w", Requests("cpu", "3"), Labeled("app", "web"), Spread(Zone, 1, "web"))), keeper("z2")), agent),
+			[]string{"general m.small z2: x", "unschedulable (Topology): w"},
+		},
+	})
+}
+
+// TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin: with a DaemonSet's pod on each new node, the first pod of a spread is the second in
+// its zone. A zone without any node does not count.
+func TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin(t *testing.T) {
+	s := World([]snapshot.Pool{
+		Pool("general", Types()), Pool("special", Types(), PoolTaint("dedicated", corev1.TaintEffectNoSchedule)),
+	}, Pods(2, "w", Requests("cpu", "3"), Labeled("app", "web"), Spread(Zone, 1, "web"))...)
+	checkPlans(t, []planCase{{
+		"a node in each of two zones", daemons(s, Pod("agent", Labeled("app", "web"))), []string{"general m.large z1: w", "general m.large z2: w"},
+	}})
+}
+
+// TestSpreadsOverHostsTakeTypesWithFewerDaemons: each new node brings a pod that counts, and some types bring two.
+func TestSpreadsOverHostsTakeTypesWithFewerDaemons(t *testing.T) {
+	s := World([]snapshot.Pool{Pool("general", twoArchitectures())}, Pod("w", Requests("cpu", "1"), Spread(Host, 1, "web")))
+	checkPlans(t, []planCase{{
+		"the type with one", daemons(s, Pod("agent", Labeled("app", "web")), Pod("arm-agent", Labeled("app", "web"), Selects(Arch, "arm64"))),
+		[]string{"general amd: w"},
+	}})
+}
+
+// TestNodesAreNotKeptOutOfTheValueThatTheirPoolGives: a rack that is a label of the pool's template cannot be avoided.
+func TestNodesAreNotKeptOutOfTheValueThatTheirPoolGives(t *testing.T) {
+	s := World([]snapshot.Pool{
+		Pool("one", Types(), TemplateLabel("rack", "r1")),
+		Pool("two", Types(), TemplateLabel("rack", "r2"), PoolTaint("dedicated", corev1.TaintEffectNoSchedule), Weight(1)),
+	}, append(Pods(2, "a", Requests("cpu", "1"), Labeled("app", "a"), Spread("rack", 1, "a", onAllNodes)), Pod("w", Requests("cpu", "7"), Tolerates("dedicated")))...)
+	checkPlans(t, []planCase{{
+		"all on nodes of the other pool", s, []string{"one m.small: a", "one m.xlarge: a, w"},
+	}})
+}

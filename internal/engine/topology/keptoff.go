@@ -1,0 +1,119 @@
+package topology
+
+import (
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+)
+
+// The anti-affinity of another pod may keep a DaemonSet's pod off a new node, and so may the host port of another DaemonSet. Such a pod
+// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it.
+
+// MayBeKeptOff reports whether the DaemonSet's pod may not come to the planned node, although it belongs there.
+func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {
+	d := &r.daemons[number]
+	return d.contested || slices.ContainsFunc(d.keepers, func(g *Group) bool {
+		for domain, n := range g.counts {
+			if n > 0 && r.mayComeUpIn(g, at, domain) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// Outside is what the planned node must require so that nothing keeps the DaemonSet's pod off it; false if that is not in its labels.
+func (r *Registry) Outside(number int, at *NewNode) (requirement.Set, bool) {
+	d, out := &r.daemons[number], []requirement.Requirement(nil)
+	for _, g := range d.keepers {
+		var domains []string
+		for domain, n := range g.counts {
+			if n > 0 && r.mayComeUpIn(g, at, domain) {
+				domains = append(domains, domain)
+			}
+		}
+		if len(domains) > 0 {
+			out = append(out, requirement.NotIn(g.key, domains...))
+		}
+	}
+	return requirement.NewSet(out...), !d.contested
+}
+
+// mayComeUpIn reports whether the planned node may come up in a domain of a group that counts pods on all nodes.
+func (r *Registry) mayComeUpIn(g *Group, at *NewNode, domain string) bool {
+	return slices.Contains(r.DomainsOf(g, at.Labels), domain) && (at.Outcomes == nil ||
+		at.Outcomes.MaySatisfy(requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, domain))}))
+}
+
+// Certain are those of the DaemonSets, by number, with pods that nothing keeps off the planned node.
+func (r *Registry) Certain(of resources.Bitset, at *NewNode) resources.Bitset {
+	return r.certain(of, func(number int) bool { return r.MayBeKeptOff(number, at) })
+}
+
+// certainIn is Certain for all nodes of the pool with the value of the key, or with any if it is empty, as long as no pod of the plan
+// counts.
+func (r *Registry) certainIn(of resources.Bitset, p Pool, key, value string) resources.Bitset {
+	return r.certain(of, func(number int) bool {
+		return r.daemons[number].contested || slices.ContainsFunc(r.daemons[number].keepers, func(g *Group) bool {
+			for domain := range g.counts {
+				switch {
+				case g.CountBefore(domain) == 0 || g.key == key && value != "" && domain != value:
+				case g.key == key || slices.Contains(p.Labels.Values(g.key), domain):
+					return true
+				}
+			}
+			return false
+		})
+	})
+}
+
+func (r *Registry) certain(of resources.Bitset, keptOff func(number int) bool) resources.Bitset {
+	if !r.keepsOff || !slices.ContainsFunc(of.Members(), keptOff) {
+		return of
+	}
+	var out resources.Bitset
+	for _, number := range of.Members() {
+		if !keptOff(number) {
+			out.Add(number)
+		}
+	}
+	return out
+}
+
+// findKeepers finds what may keep pods of DaemonSets off new nodes, and stops counting on those to come to nodes in flight that it may keep
+// off.
+func (r *Registry) findKeepers() {
+	for i := range r.daemons {
+		d := &r.daemons[i]
+		_, blocking := r.Find(d.pod)
+		d.keepers = slices.DeleteFunc(blocking, func(g *Group) bool { return g.OverHosts() })
+		d.contested = slices.ContainsFunc(r.daemons, func(other daemon) bool {
+			return other.pod != d.pod && resources.PortsConflict(resources.HostPorts(other.pod), resources.HostPorts(d.pod))
+		})
+		r.keepsOff = r.keepsOff || d.contested || len(d.keepers) > 0
+	}
+	if !r.keepsOff {
+		return
+	}
+	for _, n := range r.nodes {
+		for k, c := range n.Coming {
+			if c.Surely && r.MayBeKeptOff(c.Number, &NewNode{Labels: n.Labels}) {
+				r.addComingOf(n, c, -1)
+				n.Coming[k].Surely = false
+				r.addComingOf(n, n.Coming[k], 1)
+			}
+		}
+	}
+}
+
+// addComingOf is AddComing for one DaemonSet.
+func (r *Registry) addComingOf(n *Node, c ComingDaemon, by int) {
+	for _, list := range r.daemons[c.Number].groups() {
+		for _, g := range list {
+			if r.Counts(g, n) {
+				r.addComing(g, n, c, by)
+			}
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (l *Loop) facts(ctx context.Context, in *pass.Input) (pass.Facts, error) {
 		}
 	}
 	for i := range in.Memory.Proposals {
-		if p := &in.Memory.Proposals[i]; len(p.Launches) > 0 {
+		if p := &in.Memory.Proposals[i]; len(p.Launches) > 0 && !p.Due.After(in.Snapshot.Now) {
 			replaced[p.Reason] = true
 		}
 	}

@@ -32,7 +32,7 @@ type Scenario struct {
 	// Background, if set, runs beside the steps until its context is done. Its error fails the scenario.
 	Background    func(ctx context.Context, w *World) error
 	TimeoutFactor TimeoutFactor
-	// RealPace is for a scenario that a faster controller only makes longer.
+	// RealPace is for a scenario that a faster controller makes longer, or about the pace of other components.
 	RealPace bool
 	// PlantsRefusals is for a scenario that makes nodes refuse the pods that they are launched for: others fail if a pod gets a second
 	// node while its first is ready and empty.

@@ -26,6 +26,8 @@ func uninitializedTaint() Scenario {
 		Summary: "nodes wait for a stopped cloud controller manager: reported within a minute, and launches stop; " +
 			"after its restart, pods run; while it is slow, nodes only wait",
 		Long: true,
+		// Nodes wait for another component, which keeps its own pace: a faster controller consolidates them in the meantime.
+		RealPace: true,
 		Steps: []Step{
 			watchTaint(returned),
 			{Name: "stop the cloud controller manager", Timeout: 10 * time.Second, Run: func(_ context.Context, w *World) error {

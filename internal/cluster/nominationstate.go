@@ -46,6 +46,40 @@ func (w *snapshotBuilder) judgeNominations() {
 	}
 }
 
+// dropBoundElsewhere removes pods that run on nodes that stay from the nominations of initialized nodes, after pending pods have got the
+// places of such pods. If one of them has to move, a node has room for it or not, as for any other pod. Nodes that are not initialized
+// keep theirs: a command launches them for pods that still run.
+//
+// Cost: linear in the pods, if an initialized node has nominations.
+func (w *snapshotBuilder) dropBoundElsewhere() {
+	var running map[types.UID]bool
+	for i := range w.snap.Nodes {
+		n := &w.snap.Nodes[i]
+		if !n.Initialized || len(n.Nominated) == 0 {
+			continue
+		}
+		if running == nil {
+			running = w.runningOnNodesThatStay()
+		}
+		n.Nominated = slices.DeleteFunc(n.Nominated, func(uid types.UID) bool { return running[uid] })
+	}
+}
+
+// runningOnNodesThatStay are the pods on nodes that are not leaving.
+func (w *snapshotBuilder) runningOnNodesThatStay() map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for i := range w.snap.Nodes {
+		n := &w.snap.Nodes[i]
+		if n.Deleting || n.Disrupting {
+			continue
+		}
+		for _, pod := range n.Pods {
+			out[pod.UID] = out[pod.UID] || pod.Spec.NodeName != "" // others are only nominated by kube-scheduler
+		}
+	}
+	return out
+}
+
 // placeTaken reports whether the pods that have come to a node keep off a pod that it was launched for, and that fits
 // there alone. Pods that come with the node were planned, and take no place.
 func (w *snapshotBuilder) placeTaken(n *snapshot.Node, pod *corev1.Pod) bool {

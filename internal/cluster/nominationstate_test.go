@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
 // A node that has just come up is waited for, as long as what keeps its pod off may go.
@@ -58,6 +59,49 @@ func TestHowLongANodeThatHasJustComeUpIsWaitedFor(t *testing.T) {
 			s = cluster.BuildSnapshot(o, cluster.Facts{Now: start.Add(tt.want + time.Second), NominationWindow: window, TaintGracePeriod: grace})
 			if n := s.Nodes[0]; n.KeepsNominated("uid-p") || len(n.Nominated) > 0 {
 				t.Error("the pod is kept after that")
+			}
+		})
+	}
+}
+
+// Two nodes have just come up, and kube-scheduler has swapped their pods. Each pod that runs elsewhere is nominated no longer: a simulation
+// that moves it finds its node occupied.
+func TestAPodThatRunsElsewhereIsNominatedNoLonger(t *testing.T) {
+	web := func(name, node string) *corev1.Pod { return boundPod(name, node, asks("cpu", "3")) }
+	o := cluster.Objects{
+		NodeClaims: []*karpv1.NodeClaim{
+			claimOf("a", launched("i-1"), registered("n1"), initialized, nominates("uid-p1")),
+			claimOf("b", launched("i-2"), registered("n2"), initialized, nominates("uid-p2,uid-waits")),
+		},
+		Nodes: []*corev1.Node{
+			nodeOf("n1", "i-1", labeledRegistered, initializedNode, tenPods), nodeOf("n2", "i-2", labeledRegistered, initializedNode, tenPods),
+		},
+		Pods: []*corev1.Pod{web("p2", "n1"), web("p1", "n2"), podOf("waits", unschedulable)},
+	}
+	for _, tt := range []struct {
+		name  string
+		leave bool // the node of p2
+		want  string
+	}{{"its node stays", false, "[] [uid-waits]"}, {"its node leaves", true, "[] [uid-p2 uid-waits]"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			facts := cluster.Facts{Now: start.Add(time.Second), NominationWindow: time.Minute}
+			if tt.leave {
+				facts.MarkedForDeletion = map[types.UID]bool{o.NodeClaims[0].UID: true}
+			}
+			s := cluster.BuildSnapshot(o, facts)
+			if got := fmt.Sprint(s.Nodes[0].Nominated, " ", s.Nodes[1].Nominated); got != tt.want {
+				t.Fatalf("nominated %s, want %s", got, tt.want)
+			}
+			if tt.leave {
+				return
+			}
+			plan := schedule.Compile(s).WhatIf([]int{0}, s.Nodes[0].Pods, schedule.DefaultBudget())
+			for _, placed := range plan.Placements {
+				for _, pod := range placed.Pods {
+					if pod.Name == "p2" {
+						t.Errorf("p2 moves to %s, where p1 leaves no room", placed.Node)
+					}
+				}
 			}
 		})
 	}

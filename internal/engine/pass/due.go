@@ -139,7 +139,10 @@ func (d *decider) recheck(proposals []Proposal, commands []Decision) {
 		if !errors.As(err, &invalid) {
 			invalid = &consolidate.Invalid{Kind: consolidate.Scheduling, Message: err.Error()}
 		}
-		at := slices.IndexFunc(proposals, func(p Proposal) bool { return p.Nodes[0].UID == c.Candidates[0].Node.ClaimUID })
+		// No node is in two proposals; the first node of this one may have been dropped before.
+		at := slices.IndexFunc(proposals, func(p Proposal) bool {
+			return slices.ContainsFunc(p.Nodes, func(n ProposedNode) bool { return n.UID == c.Candidates[0].Node.ClaimUID })
+		})
 		d.out.Dropped = append(d.out.Dropped, Dropped{Proposal: proposals[at], Nodes: len(c.Candidates), Why: invalid})
 	}
 }

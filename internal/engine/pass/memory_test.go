@@ -54,6 +54,28 @@ func TestAProposalWaitsForItsValidation(t *testing.T) {
 	}
 }
 
+// Two nodes are due to go. The first got a pod lately and stays; the pods of the second have no place anymore, so it stays, too.
+func TestADueProposalLosesItsNodesOneByOne(t *testing.T) {
+	s := world("100%", up("first", pod("a", "900m")), up("second", pod("b", "900m")))
+	s.Nodes[0].Consolidatable = false
+	due := pass.Proposal{Due: s.Now, Reason: karpv1.DisruptionUnderutilized, Kind: "multi"}
+	for i := range s.Nodes {
+		due.Nodes = append(due.Nodes, pass.ProposedNode{Name: s.Nodes[i].Name, UID: s.Nodes[i].ClaimUID})
+	}
+	d := decide(pass.Input{
+		Snapshot: s, Work: pass.Due, Memory: pass.Memory{Proposals: []pass.Proposal{due}}, Settings: controller,
+	})
+	if len(d.Start) != 0 || len(d.Dropped) != 2 {
+		t.Fatalf("%q starts and %d are dropped, want nothing and 2", text(d), len(d.Dropped))
+	}
+	for i, part := range []bool{true, false} {
+		if got := d.Dropped[i]; got.Part != part || got.Nodes != 1 || len(got.Proposal.Nodes) != 2 {
+			t.Errorf("drop %d is of %d nodes (part: %t) of a proposal of %d, want 1 node (part: %t) of 2", i, got.Nodes, got.Part,
+				len(got.Proposal.Nodes), part)
+		}
+	}
+}
+
 // drifting are drifted nodes of one pool, each with a pod.
 func drifting(names ...string) *snapshot.Snapshot {
 	var nodes []snapshot.Node

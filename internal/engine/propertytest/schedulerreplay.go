@@ -387,7 +387,7 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	return out
 }
 
-// rejectedOnce are the rejected pods, of those that a scheduler cannot distinguish  one.
+// rejectedOnce are the rejected pods, one of those that a scheduler cannot distinguish.
 func (r *replays) rejectedOnce() (out []*corev1.Pod) {
 	for i := range r.plan.Rejected {
 		pod := r.plan.Rejected[i].Pod

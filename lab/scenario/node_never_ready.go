@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -17,6 +18,9 @@ const (
 	// noCNI is what kubelet reports until the network plugin works.
 	noCNI = "cni plugin not initialized"
 )
+
+// launchesHeldBack is the metric of the condition NodesCanJoin, which the alert DovetailLaunchesHeldBack reads.
+var launchesHeldBack = regexp.MustCompile(`(?m)^operator_status_condition_count\{.*status="False",type="NodesCanJoin".*} 1$`)
 
 // nodeNeverReady breaks the network plugin of new nodes, and repairs it later.
 func nodeNeverReady() Scenario {
@@ -63,7 +67,8 @@ func nodeNeverReady() Scenario {
 					if n := len(w.Instances()); n != 2 {
 						return fmt.Errorf("%d instances were launched, want 2", n)
 					}
-					return nil
+					_, err := awaitMetric(ctx, w, launchesHeldBack)
+					return err
 				},
 			},
 			{

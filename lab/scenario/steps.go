@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -97,6 +98,22 @@ func running(p corev1.Pod) bool {
 		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		})
+}
+
+// awaitMetric waits until the controller's metrics have a matching line, and returns it.
+func awaitMetric(ctx context.Context, w *World, line *regexp.Regexp) (string, error) {
+	var found string
+	err := world.Until(ctx, func() error {
+		text, err := w.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if found = line.FindString(text); found == "" {
+			return fmt.Errorf("the controller's metrics have no line %s", line)
+		}
+		return nil
+	})
+	return found, err
 }
 
 // awaitPodsRunning waits until an app has exactly want pods and all are ready. It ignores Failed pods: kubelet rejects

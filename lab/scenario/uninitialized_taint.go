@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -87,24 +88,16 @@ func uninitializedTaint() Scenario {
 	}
 }
 
+var surplusLaunch = regexp.MustCompile(`(?m)^dovetail_surplus_launches_total\{.*} 1$`)
+
 // surplusNodeIsCounted waits until the node that the pod did not need in the end is gone, and counted.
 func surplusNodeIsCounted() Step {
 	return Step{
 		Name: "the other node is deleted: the metric counts a node that was launched and that no pod has come to", Timeout: 2 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
-			return world.Until(ctx, func() error {
-				text, err := w.Metrics(ctx)
-				if err != nil {
-					return err
-				}
-				for line := range strings.Lines(text) {
-					if strings.HasPrefix(line, "dovetail_surplus_launches_total{") && strings.HasSuffix(line, " 1\n") {
-						w.Note("%s", strings.TrimSpace(line))
-						return nil
-					}
-				}
-				return errors.New("no surplus launch is counted")
-			})
+			line, err := awaitMetric(ctx, w, surplusLaunch)
+			w.Note("%s", line)
+			return err
 		},
 	}
 }

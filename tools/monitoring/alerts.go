@@ -12,8 +12,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/tools/monitoring/series"
 )
 
-// eachAlert evaluates the alert rules that we ship over series, from one time to another, and calls f with each alert at each step.
-func eachAlert(ctx context.Context, store *series.Store, during span, f func(alerting.Alert, time.Time) error) error {
+// eachAlert evaluates the alert rules that we ship over series at some times, which are in order, and calls f with each alert at each
+// of them.
+func eachAlert(ctx context.Context, store *series.Store, times []time.Time, f func(alerting.Alert, time.Time) error) error {
 	groups, err := alerting.Parse(filepath.Join(chart, "rules", "dovetail.yaml"))
 	if err != nil {
 		return err
@@ -21,7 +22,7 @@ func eachAlert(ctx context.Context, store *series.Store, during span, f func(ale
 	for _, g := range groups {
 		for _, rule := range g.Rules {
 			state := alerting.NewState(rule)
-			for at := during.from; !at.After(during.to); at = at.Add(during.step) {
+			for _, at := range times {
 				alerts, err := state.Evaluate(ctx, store, at)
 				if err != nil {
 					return err
@@ -37,15 +38,18 @@ func eachAlert(ctx context.Context, store *series.Store, during span, f func(ale
 	return nil
 }
 
-// span is a time in steps, with both limits.
-type span struct {
-	from, to time.Time
-	step     time.Duration
+// everyStep are the times from one to another in steps, with both limits.
+func everyStep(from, to time.Time, step time.Duration) []time.Time {
+	var out []time.Time
+	for at := from; !at.After(to); at = at.Add(step) {
+		out = append(out, at)
+	}
+	return out
 }
 
 // addAlerts evaluates the alert rules over recorded series and adds the series ALERTS, as Prometheus does.
 func addAlerts(ctx context.Context, store *series.Store, from, to time.Time) error {
-	return eachAlert(ctx, store, span{from, to, evaluation}, func(a alerting.Alert, at time.Time) error {
+	return eachAlert(ctx, store, everyStep(from, to, evaluation), func(a alerting.Alert, at time.Time) error {
 		return store.Add(alertSeries(a), at, 1)
 	})
 }

@@ -26,7 +26,7 @@ const heldStep = time.Minute
 
 // fired are the alerts that fire over a record, as their labels. Each set of labels is listed once, in their order.
 type fired struct {
-	// During the record, evaluated at the interval of its scrapes, so that nothing depends on the phase of an evaluation.
+	// During the record, evaluated at each of its scrapes, so that nothing depends on the phase of an evaluation.
 	During []map[string]string `json:"during"`
 	// After are those that would fire if the last scrape were repeated for the time of standstill. It shows what the durations of rules
 	// hide in a short record. Gauges stand still as they were, also those of times; counters do not increase.
@@ -53,25 +53,26 @@ func printFired(ctx context.Context, to io.Writer, files []string) error {
 // firedIn evaluates the rules over a record and the time after it. The record is changed.
 func firedIn(ctx context.Context, store *series.Store) (fired, error) {
 	var out fired
-	from, to := store.Span()
-	if from.Equal(to) {
+	scrapes := store.Scrapes()
+	if len(scrapes) < 2 {
 		return out, fmt.Errorf("the record has only one scrape, or none")
 	}
 	var err error
-	if out.During, err = firingIn(ctx, store, span{from, to, store.Interval()}); err != nil {
+	if out.During, err = firingIn(ctx, store, scrapes); err != nil {
 		return out, err
 	}
+	to := scrapes[len(scrapes)-1]
 	if err := store.Hold(to.Add(standstill), heldStep); err != nil {
 		return out, err
 	}
-	out.After, err = firingIn(ctx, store, span{to, to.Add(standstill), heldStep})
+	out.After, err = firingIn(ctx, store, everyStep(to, to.Add(standstill), heldStep))
 	return out, err
 }
 
-// firingIn are the labels of the alerts that fire in a span.
-func firingIn(ctx context.Context, store *series.Store, in span) ([]map[string]string, error) {
+// firingIn are the labels of the alerts that fire at some times.
+func firingIn(ctx context.Context, store *series.Store, times []time.Time) ([]map[string]string, error) {
 	found := map[string]map[string]string{}
-	err := eachAlert(ctx, store, in, func(a alerting.Alert, _ time.Time) error {
+	err := eachAlert(ctx, store, times, func(a alerting.Alert, _ time.Time) error {
 		if a.Firing {
 			found[a.Name+labels.FromMap(a.Labels).String()] = a.Labels
 		}

@@ -105,6 +105,21 @@ func (s *Store) Span() (from, to time.Time) {
 	return time.UnixMilli(first), time.UnixMilli(last)
 }
 
+// Scrapes are the times of all scrapes, in order: those of the samples of the series up.
+func (s *Store) Scrapes() []time.Time {
+	times := map[int64]bool{}
+	for _, e := range s.byName["up"] {
+		for _, sample := range e.samples {
+			times[sample.T()] = true
+		}
+	}
+	out := make([]time.Time, 0, len(times))
+	for _, at := range slices.Sorted(maps.Keys(times)) {
+		out = append(out, time.UnixMilli(at))
+	}
+	return out
+}
+
 // Hold repeats the last sample of each series at steps until a time, as if nothing changed after the end of a record. Series that are
 // stale at their end stay so.
 func (s *Store) Hold(until time.Time, step time.Duration) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"golang.org/x/sync/singleflight"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -91,6 +92,10 @@ type Instances struct {
 	// launched are the instances that this process launched lately; visible are those of them that EC2 has shown.
 	launched *ttlcache.Cache[string, cloudprovider.Instance]
 	visible  *ttlcache.Cache[string, struct{}]
+	// adopted are the instances that this process adopted lately, and adoptions those that it adopts now: a reader whose description is
+	// older must not tag an instance again. The usual policy denies that, since the instance has an owner.
+	adopted   *ttlcache.Cache[string, struct{}]
+	adoptions singleflight.Group
 	// ending has the capacity reservations of instances that are being terminated. EC2 need not state them to the end.
 	ending           *ttlcache.Cache[string, string]
 	reservationFreed func(id string)
@@ -118,6 +123,7 @@ func New(cfg Config) *Instances {
 		leading:  cfg.Leading,
 		launched: ttlcache.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
 		visible:  ttlcache.New[string, struct{}](VisibleWithin, cfg.Now),
+		adopted:  ttlcache.New[string, struct{}](VisibleWithin, cfg.Now),
 		ending:   ttlcache.New[string, string](endingTTL, cfg.Now),
 
 		reservationFreed: cfg.ReservationFreed,

@@ -63,14 +63,24 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 	return nil
 }
 
-// Adopt tags an adoptable instance with this cluster's identity. Read the owner afterwards: another cluster may have
-// done the same.
+// Adopt tags an adoptable instance with this cluster's identity, once: for a while after that, EC2 may still describe the instance as it
+// was. Read the owner afterwards: another cluster may have done the same.
 func (s *Instances) Adopt(ctx context.Context, i cloudprovider.Instance) error {
 	may, err := s.identity.Adopt(i, s.match(i.ProviderID))
 	if err != nil {
 		return err
 	}
-	return s.adopt(ctx, may)
+	_, err, _ = s.adoptions.Do(i.ID, func() (any, error) {
+		if _, done := s.adopted.Get(i.ID); done {
+			return nil, nil
+		}
+		if err := s.adopt(ctx, may); err != nil {
+			return nil, err
+		}
+		s.adopted.Set(i.ID, struct{}{})
+		return nil, nil
+	})
+	return err
 }
 
 // Release tags an instance with this cluster's identity because a person confirmed that it belongs to this cluster.

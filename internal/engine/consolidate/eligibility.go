@@ -27,19 +27,25 @@ func ineligible(c *disrupt.Candidate) disrupt.Why {
 		return disrupt.Because(disrupt.NodeEmpty, "Node is empty")
 	case d.ConsolidationPolicy == karpv1.ConsolidationWhenEmpty:
 		return disrupt.Because(disrupt.WhenEmptyPolicy, "NodePool %q has consolidation policy WhenEmpty, but node is not empty", c.Pool.Name)
-	case !c.Node.Consolidatable:
-		return disrupt.Because(disrupt.NotConsolidatable, "Pods came or went too lately")
 	}
-	return disrupt.Why{}
+	return unsettled(c)
 }
 
 // StillEligible reports whether a candidate of a command that was found earlier may still be removed. If not, message states
-// why, and lately is true if the only reason is that pods have come or gone since.
+// why, and lately is true if the only reason is that pods have come or gone since. A node that has lost its last pod since may be removed
+// like any other, once it has been as it is for as long as its pool wants.
 func StillEligible(c *disrupt.Candidate) (message string, lately bool) {
-	switch why := ineligible(c); why.Reason {
-	case disrupt.NodeEmpty: // there is less to move than there was
-		return "", false
-	default:
-		return why.Message, why.Reason == disrupt.NotConsolidatable
+	why := ineligible(c)
+	if why.Reason == disrupt.NodeEmpty {
+		why = unsettled(c)
 	}
+	return why.Message, why.Reason == disrupt.NotConsolidatable
+}
+
+// unsettled is the reason why a node is not disrupted to save money so soon after a change of its pods; the zero value if there was none.
+func unsettled(c *disrupt.Candidate) disrupt.Why {
+	if c.Node.Consolidatable {
+		return disrupt.Why{}
+	}
+	return disrupt.Because(disrupt.NotConsolidatable, "Pods came or went too lately")
 }

@@ -132,7 +132,7 @@ func commandRule(c *disrupt.Command) string {
 		return "reboot a node that a reboot can repair, within the budgets"
 	case c.TerminateFirst != "":
 		return "where there is no room for a replacement, terminate one node at a time and launch its replacement afterwards"
-	case c.ConsolidationType == "empty":
+	case c.ConsolidationType == disrupt.TypeEmpty:
 		return "delete a node without pods that must move, within the budgets for empty nodes"
 	case c.ConsolidationType != "":
 		return "remove nodes if their pods fit elsewhere and that costs less, within the budgets; those first that save most per pod moved"
@@ -183,7 +183,7 @@ func commandWhat(c *disrupt.Command) string {
 
 func commandWhy(c *disrupt.Command) string {
 	switch {
-	case c.ConsolidationType == "empty":
+	case c.ConsolidationType == disrupt.TypeEmpty:
 		return fmt.Sprintf("no pod needs it, and it costs $%.4f/h", c.Savings)
 	case c.ConsolidationType != "" && len(c.Candidates) > 1:
 		return fmt.Sprintf("their pods fit elsewhere for $%.4f/h less", c.Savings)

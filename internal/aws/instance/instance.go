@@ -92,8 +92,8 @@ type Instances struct {
 	// launched are the instances that this process launched lately; visible are those of them that EC2 has shown.
 	launched *ttlcache.Cache[string, cloudprovider.Instance]
 	visible  *ttlcache.Cache[string, struct{}]
-	// adopted are the instances that this process adopted lately, and adoptions those that it adopts now: a reader whose description is
-	// older must not tag an instance again. The usual policy denies that, since the instance has an owner.
+	// adopted are the instances that this process adopted lately, and adoptions those that it adopts now. A reader with an older
+	// description must not tag an instance again: the usual policy denies that, since the instance has an owner.
 	adopted   *ttlcache.Cache[string, struct{}]
 	adoptions singleflight.Group
 	// ending has the capacity reservations of instances that are being terminated. EC2 need not state them to the end.

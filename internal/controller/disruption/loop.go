@@ -260,7 +260,7 @@ func (l *Loop) identify(decided *pass.Decisions, remembers *pass.Memory) {
 	empties := 0
 	for i := range decided.Start {
 		switch c := &decided.Start[i]; {
-		case c.ConsolidationType == kindEmpty:
+		case c.ConsolidationType == disrupt.TypeEmpty:
 			if emptyID == "" {
 				emptyID = l.ID()
 			}
@@ -272,7 +272,7 @@ func (l *Loop) identify(decided *pass.Decisions, remembers *pass.Memory) {
 	}
 	proposed := remembers.Proposals[len(remembers.Proposals)-len(decided.Propose):]
 	for i := range decided.Propose {
-		if c := &decided.Propose[i]; c.ConsolidationType != kindEmpty { // those get theirs when they start
+		if c := &decided.Propose[i]; c.ConsolidationType != disrupt.TypeEmpty { // those get theirs when they start
 			c.ID = l.ID()
 			proposed[i].ID = c.ID
 			for k := range decided.Found.Commands {

@@ -32,7 +32,7 @@ func (l *Loop) perform(ctx context.Context, commands []pass.Decision) (performed
 	var errs []error
 	for len(commands) > 0 {
 		first := 0
-		for first < len(commands) && commands[first].ConsolidationType == kindEmpty {
+		for first < len(commands) && commands[first].ConsolidationType == disrupt.TypeEmpty {
 			first++
 		}
 		if first > 0 {
@@ -45,9 +45,6 @@ func (l *Loop) perform(ctx context.Context, commands []pass.Decision) (performed
 	}
 	return out, errors.Join(errs...)
 }
-
-// kindEmpty is the consolidation type of commands that delete empty nodes.
-const kindEmpty = "empty"
 
 // execute starts a command. It drops one that the API server's state no longer allows.
 func (l *Loop) execute(ctx context.Context, out *performed, cmd *disrupt.Command) error {
@@ -127,7 +124,7 @@ const maxParallelDeletions = 10
 // deleteEmpty deletes empty nodes independently: an error with one does not affect the others. Logs and metrics show
 // one command; its ID is the prefix of the nodes' command IDs.
 func (l *Loop) deleteEmpty(ctx context.Context, out *performed, commands []pass.Decision) error {
-	all := disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: kindEmpty}
+	all := disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: disrupt.TypeEmpty}
 	for i := range commands {
 		all.Candidates = append(all.Candidates, commands[i].Candidates...)
 		all.Savings += commands[i].Savings
@@ -153,7 +150,7 @@ func (l *Loop) deleteEmpty(ctx context.Context, out *performed, commands []pass.
 		err := outcomes[i]
 		switch {
 		case errors.Is(err, errPodsChanged):
-			l.Metrics.FailedValidations.WithLabelValues(kindEmpty).Inc()
+			l.Metrics.FailedValidations.WithLabelValues(disrupt.TypeEmpty).Inc()
 			out.dropped = true
 		case err != nil:
 			errs = append(errs, err)

@@ -3,6 +3,7 @@ package disruption
 import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
@@ -24,12 +25,12 @@ func (l *Loop) record(rec *recorder.Pass, in *pass.Input, decided *pass.Decision
 		rec.Call(recorder.CallPass, recorder.RecordInput(in, decided), recorder.RecordDecisions(decided))
 	}
 	for i := range decided.Start {
-		if c := &decided.Start[i]; !c.Validated || c.ConsolidationType == kindEmpty { // the others are recorded since they were proposed
+		if c := &decided.Start[i]; !c.Validated || c.ConsolidationType == disrupt.TypeEmpty { // the others are recorded since they were proposed
 			rec.Decide(recorder.CommandDecision(&c.Command, recorder.Basis{Snapshot: in.Snapshot, Allowances: c.Allowances}))
 		}
 	}
 	for i := range decided.Propose {
-		if c := &decided.Propose[i]; c.ConsolidationType != kindEmpty {
+		if c := &decided.Propose[i]; c.ConsolidationType != disrupt.TypeEmpty {
 			rec.Decide(recorder.CommandDecision(&c.Command, recorder.Basis{
 				Snapshot: in.Snapshot, Allowances: c.Allowances, Found: foundBy(c, decided),
 			}))
@@ -47,7 +48,7 @@ func foundBy(c *pass.Decision, decided *pass.Decisions) *consolidate.Result {
 
 // recordValidated records that a proposal is still valid.
 func (l *Loop) recordValidated(c *pass.Decision) {
-	if c.Validated && c.ConsolidationType != kindEmpty {
+	if c.Validated && c.ConsolidationType != disrupt.TypeEmpty {
 		l.Recorder.Step(recorder.Step{
 			Decision: c.ID, What: recorder.StepValidated, Message: "its pods still fit elsewhere for less, and the budgets allow it",
 		})

@@ -6,6 +6,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
 
@@ -62,7 +63,7 @@ func (l *Loop) reportWork(decided *pass.Decisions, took durations) {
 		reason, kind string // labels of Karpenter's metric; without a reason there is none
 	}{
 		{pass.Repair, methodRepair, "unhealthy", ""},
-		{pass.Empty, methodEmptiness, "empty", kindEmpty},
+		{pass.Empty, methodEmptiness, "empty", disrupt.TypeEmpty},
 		{pass.Replicas, methodStaticDrift, "", ""},
 		{pass.Drift, methodDrift, "drifted", ""},
 		{pass.Savings, methodConsolidation, "underutilized", consolidate.Multi},

@@ -36,12 +36,15 @@ type Candidate struct {
 	podsPerPDB map[*policyv1.PodDisruptionBudget]int
 }
 
+// TypeEmpty is the consolidation type of a command that deletes empty nodes.
+const TypeEmpty = "empty"
+
 // Command is one decision: remove the candidates once the plan's launches are initialized.
 type Command struct {
 	// ID identifies the decision in logs, events and recordings. The caller that decides sets it; the engine does not read it.
 	ID     string
 	Reason karpv1.DisruptionReason
-	// ConsolidationType is the label consolidation_type of metrics: empty, multi, single; "" for drift.
+	// ConsolidationType is the label consolidation_type of metrics: TypeEmpty, multi, single; "" for drift.
 	ConsolidationType string
 	Candidates        []*Candidate
 	// Plan places the pods. Its launches are the replacements.

@@ -18,7 +18,7 @@ func (d *decider) empty() {
 			}})
 			continue
 		}
-		d.found(&disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price})
+		d.found(&disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: disrupt.TypeEmpty, Candidates: one, Savings: c.Price})
 	}
 }
 

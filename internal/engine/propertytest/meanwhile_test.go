@@ -111,7 +111,7 @@ func TestProposalsMeetChanges(t *testing.T) {
 		}
 	}
 	eachPassWorld(t, meet)
-	for seed := range uint64(fragmentedFleets) { // whose commands have several nodes
+	for seed := range uint64(fragmentedFleets) { // their commands have several nodes
 		meet(seed, fragmentedFleet(t, seed))
 	}
 	if started < 100 || dropped < 100 || parts < 10 {

@@ -83,6 +83,8 @@ type Facts struct {
 	BufferPods map[string]int
 	// Repair are the policies of node repair; nil if it is off.
 	Repair *repair.Policies
+	// LifecycleConditions is the feature gate NodeLifecycleConditions.
+	LifecycleConditions bool
 }
 
 // BuildSnapshot builds a Snapshot. Equal inputs give equal Snapshots, whatever the order of the objects.

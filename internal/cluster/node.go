@@ -58,6 +58,7 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 	out.Emptied = reason.Status == metav1.ConditionTrue && reason.Reason == string(karpv1.DisruptionEmpty)
 	if node != nil {
 		mergeNode(&out, claim, node)
+		out.MaintenancePlanned = f.LifecycleConditions && nodeConditionTrue(node, corev1.NodeMaintenancePlanned)
 	}
 	stuck, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	switch {
@@ -217,8 +218,10 @@ func mayBeRemoved(claim *karpv1.NodeClaim, t *corev1.Taint) bool {
 }
 
 // NodeReady reports the Node's Ready condition.
-func NodeReady(node *corev1.Node) bool {
+func NodeReady(node *corev1.Node) bool { return nodeConditionTrue(node, corev1.NodeReady) }
+
+func nodeConditionTrue(node *corev1.Node, of corev1.NodeConditionType) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		return c.Type == of && c.Status == corev1.ConditionTrue
 	})
 }

@@ -63,7 +63,7 @@ func (s *State) take(ctx context.Context) (*snapshot.Snapshot, *Objects, *Facts,
 func (s *State) facts() Facts {
 	return Facts{
 		Now: s.cfg.Now(), Settings: s.cfg.Settings, Labels: s.cfg.Labels, NominationWindow: s.cfg.NominationWindow,
-		TaintGracePeriod: s.cfg.TaintGracePeriod, Repair: s.cfg.Repair,
+		TaintGracePeriod: s.cfg.TaintGracePeriod, Repair: s.cfg.Repair, LifecycleConditions: s.cfg.LifecycleConditions,
 	}
 }
 

@@ -62,6 +62,8 @@ type Config struct {
 	Settings      snapshot.Settings
 	// Repair are the policies of node repair; nil if it is off.
 	Repair *repair.Policies
+	// LifecycleConditions is the feature gate NodeLifecycleConditions.
+	LifecycleConditions bool
 	// Labels holds what label keys mean on this cloud.
 	Labels requirement.Labels
 	// NominationWindow states how long a nomination protects a node from disruption, and how long an initialized node keeps

@@ -21,6 +21,7 @@ func (a *assembly) wireNodes() error {
 			&termination.NodeReconciler{
 				Client: c, Cloud: a.measure("node.termination").instances(a.aws.Instances), Evictor: a.evictor,
 				Events: a.events, Metrics: a.metrics, Log: log, Now: now, Pace: a.pace,
+				LifecycleConditions: a.settings.Gate(settings.GateNodeLifecycleConditions),
 			},
 		),
 		a.addLoops(a.evictor),

@@ -23,6 +23,8 @@ const (
 	// GateTerminateFirstDrift and GateTerminateFirstRepair terminate nodes first with replacements that cannot come first.
 	GateTerminateFirstDrift  = "TerminateFirstDrift"
 	GateTerminateFirstRepair = "TerminateFirstRepair"
+	// GateNodeLifecycleConditions reads and writes the conditions of Nodes about maintenance and drains (KEP-5683).
+	GateNodeLifecycleConditions = "NodeLifecycleConditions"
 )
 
 // Feature gates of the AWS provider. They are off by default.
@@ -48,7 +50,7 @@ var (
 		"feature-gates",
 		[]string{
 			GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot,
-			GateTerminateFirstDrift, GateTerminateFirstRepair, GatePodDeletionCost,
+			GateTerminateFirstDrift, GateTerminateFirstRepair, GatePodDeletionCost, GateNodeLifecycleConditions,
 		},
 	}
 	awsGates = gateSet{"aws-feature-gates", []string{GateNodeClassCEL, GateRebootForRepair, GateDRANVIDIAGPU, GateDRAEFA}}

@@ -99,9 +99,14 @@ func sameGates(flag, a, b string) bool {
 	}
 	left, right := set(a), set(b)
 	for entry := range left {
-		if !right[entry] {
+		if !right[entry] && !strings.HasSuffix(entry, "=false") {
 			return false
 		}
 	}
-	return len(left) == len(right)
+	for entry := range right {
+		if !left[entry] {
+			return false
+		}
+	}
+	return true
 }

@@ -105,7 +105,7 @@ func another(f *pflag.Flag) (value any, want string) {
 	case "feature-gates":
 		return map[string]any{
 			"nodeOverlay": true,
-		}, "CapacityBuffer=false,NodeOverlay=true,NodeRepair=false,PodDeletionCostManagement=false,ReservedCapacity=true," +
+		}, "CapacityBuffer=false,NodeLifecycleConditions=false,NodeOverlay=true,NodeRepair=false,PodDeletionCostManagement=false,ReservedCapacity=true," +
 			"SpotToSpotConsolidation=false,StaticCapacity=false,TerminateFirstDrift=false,TerminateFirstRepair=false"
 	case "aws-feature-gates":
 		return map[string]any{"nodeClassCEL": true}, "NodeClassCEL=true,RebootForRepair=false"

@@ -47,7 +47,9 @@ func (x *search) removalSet() []*node {
 			out = append(out, n)
 		}
 	}
-	slices.SortStableFunc(keep, func(a, b *node) int { return cmp.Compare(b.podValue*a.Price, a.podValue*b.Price) })
+	slices.SortStableFunc(keep, func(a, b *node) int {
+		return cmp.Or(disrupt.ByMaintenance(b.Candidate, a.Candidate), cmp.Compare(b.podValue*a.Price, a.podValue*b.Price))
+	})
 	for _, n := range keep {
 		if freeValue*fillableShare < podValue {
 			freeValue += n.freeValue
@@ -78,7 +80,9 @@ func (x *search) withinBudgets(removal []*node) []*node {
 	}
 	take := func(value func(*node) float64) (out []*node, podValue, freeValue float64) {
 		order := slices.Clone(removal)
-		slices.SortStableFunc(order, func(a, b *node) int { return cmp.Compare(value(b), value(a)) })
+		slices.SortStableFunc(order, func(a, b *node) int {
+			return cmp.Or(disrupt.ByMaintenance(a.Candidate, b.Candidate), cmp.Compare(value(b), value(a)))
+		})
 		left := map[string]int{}
 		for name, n := range x.budget {
 			left[name] = n

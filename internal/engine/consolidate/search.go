@@ -151,9 +151,12 @@ func (x *search) filterEligible(candidates []*disrupt.Candidate) []disrupt.Uncon
 	return out
 }
 
-// receivesNoPods reports whether the node is inside its pool's consolidateAfter: no running pods move to it, which
-// would keep it from ever being consolidated.
+// receivesNoPods reports whether no running pods move to the node: they would keep it from ever being consolidated inside its pool's
+// consolidateAfter, and would have to move again if a maintenance is planned.
 func (x *search) receivesNoPods(n *snapshot.Node, pools map[string]*karpv1.NodePool) bool {
+	if n.MaintenancePlanned {
+		return true
+	}
 	pool := pools[n.Pool]
 	if pool == nil || pool.Spec.Replicas != nil || n.Claim == "" || n.Consolidatable {
 		return false
@@ -242,10 +245,11 @@ func (x *search) computeValues() {
 	}
 }
 
-// sortNodes sorts candidates by their price per pod. Destinations that will stay come first.
+// sortNodes sorts candidates by their price per pod, those with a planned maintenance first. Destinations that will stay come first.
 func (x *search) sortNodes() {
 	slices.SortStableFunc(x.nodes, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(b.pricePerDisruption(), a.pricePerDisruption()), cmp.Compare(a.Node.Name, b.Node.Name))
+		return cmp.Or(disrupt.ByMaintenance(a.Candidate, b.Candidate), cmp.Compare(b.pricePerDisruption(), a.pricePerDisruption()),
+			cmp.Compare(a.Node.Name, b.Node.Name))
 	})
 	pools := map[string]*karpv1.NodePool{}
 	for i := range x.snap.Pools {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
 const (
@@ -91,7 +93,9 @@ func (x *search) removalSets() [][]*node {
 		return out
 	}
 	order := slices.Clone(x.nodes)
-	slices.SortStableFunc(order, func(a, b *node) int { return cmp.Compare(b.reducedCost(), a.reducedCost()) })
+	slices.SortStableFunc(order, func(a, b *node) int {
+		return cmp.Or(disrupt.ByMaintenance(a.Candidate, b.Candidate), cmp.Compare(b.reducedCost(), a.reducedCost()))
+	})
 	sizes := []int{0, n / 4, n / 2, 3 * n / 4, n}
 	if n <= exhaustiveFleet {
 		sizes = sizes[:0]

@@ -42,6 +42,7 @@ func (a *DriftBackoff) DriftOrder(candidates []*Candidate, now time.Time) []*Can
 			return cmp.Or(
 				cmp.Compare(oneIfAny(len(x.Pods)), oneIfAny(len(y.Pods))),
 				cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]),
+				ByMaintenance(x, y),
 				x.Node.DriftedAt.Compare(y.Node.DriftedAt),
 				cmp.Compare(x.Node.Name, y.Node.Name),
 			)
@@ -84,7 +85,7 @@ func (a *DriftBackoff) StaticDrift(v *View, room *RemainingBudgets) []StaticBatc
 	candidates := slices.DeleteFunc(v.Drifted(true), func(c *Candidate) bool { return a.BacksOff(c.Pool.Name, v.Snapshot.Now) })
 	slices.SortFunc(candidates, func(x, y *Candidate) int {
 		return cmp.Or(cmp.Compare(x.Pool.Name, y.Pool.Name), cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]),
-			x.Node.DriftedAt.Compare(y.Node.DriftedAt), cmp.Compare(x.Node.Name, y.Node.Name))
+			ByMaintenance(x, y), x.Node.DriftedAt.Compare(y.Node.DriftedAt), cmp.Compare(x.Node.Name, y.Node.Name))
 	})
 	var out []StaticBatch
 	for _, c := range candidates {

@@ -21,11 +21,22 @@ func (v *View) Empty() (empty []*Candidate, kept []Blocked) {
 	return empty, kept
 }
 
-// SortBySavings sorts candidates by price per disruption cost, highest first.
+// SortBySavings sorts candidates by price per disruption cost, highest first, after those with a planned maintenance.
 func SortBySavings(candidates []*Candidate) {
 	slices.SortFunc(candidates, func(a, b *Candidate) int {
-		return cmp.Or(cmp.Compare(b.Price/b.Cost, a.Price/a.Cost), cmp.Compare(a.Node.Name, b.Node.Name))
+		return cmp.Or(ByMaintenance(a, b), cmp.Compare(b.Price/b.Cost, a.Price/a.Cost), cmp.Compare(a.Node.Name, b.Node.Name))
 	})
+}
+
+// ByMaintenance orders candidates with a planned maintenance before others: their pods have to move anyway.
+func ByMaintenance(a, b *Candidate) int {
+	if a.Node.MaintenancePlanned == b.Node.MaintenancePlanned {
+		return 0
+	}
+	if a.Node.MaintenancePlanned {
+		return -1
+	}
+	return 1
 }
 
 func whyNotEmpty(c *Candidate) Why {

@@ -39,7 +39,7 @@ func (s *StaticRefill) Sort(candidates []*disrupt.Candidate) []*disrupt.Candidat
 		if s.frees(a) != s.frees(b) {
 			return map[bool]int{true: -1, false: 1}[s.frees(a)]
 		}
-		return cmp.Or(a.Node.DriftedAt.Compare(b.Node.DriftedAt), cmp.Compare(a.Node.Name, b.Node.Name))
+		return cmp.Or(disrupt.ByMaintenance(a, b), a.Node.DriftedAt.Compare(b.Node.DriftedAt), cmp.Compare(a.Node.Name, b.Node.Name))
 	})
 	return candidates
 }

@@ -386,7 +386,8 @@ func (w *world) doNode(l line) error {
 			})
 			return nil
 		},
-		"-busy": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Consolidatable = false }); return nil },
+		"-maintenance": func(_, _ string) error { edit(func(n *snapshot.Node) { n.MaintenancePlanned = true }); return nil },
+		"-busy":        func(_, _ string) error { edit(func(n *snapshot.Node) { n.Consolidatable = false }); return nil },
 		"-do-not-disrupt": func(_, _ string) error {
 			edit(func(n *snapshot.Node) { n.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} })
 			return nil

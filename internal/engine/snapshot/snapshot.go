@@ -172,6 +172,8 @@ type Node struct {
 	Consolidatable bool
 	// DriftedAt is since when the claim has been drifted; zero if it is not.
 	DriftedAt time.Time
+	// MaintenancePlanned is true if somebody announces that the node will change: of nodes that may be disrupted, it goes first.
+	MaintenancePlanned bool
 	// Bounded is true if the claim has a terminationGracePeriod, which bounds the drain of its node.
 	Bounded bool
 	// NominatedUntil is until when a recent nomination protects the node from disruption.

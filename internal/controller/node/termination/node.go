@@ -56,6 +56,8 @@ type NodeReconciler struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// LifecycleConditions publishes the drain on the Node: the feature gate NodeLifecycleConditions.
+	LifecycleConditions bool
 	// Pace divides the time between two calls for a terminating instance.
 	Pace pace.Pace
 }
@@ -179,7 +181,7 @@ func (r *NodeReconciler) proceed(ctx context.Context, t *termination) (wait time
 	if t.claim != nil {
 		before = t.claim.DeepCopy()
 	}
-	for _, s := range []step{r.drain, r.awaitDetachment, r.drainDaemons, r.terminate} {
+	for _, s := range []step{r.announceDrain, r.drain, r.awaitDetachment, r.drainDaemons, r.announceDrained, r.terminate} {
 		if wait, err = s(ctx, t); wait > 0 || err != nil {
 			break
 		}

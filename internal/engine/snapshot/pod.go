@@ -121,6 +121,17 @@ func (s *Snapshot) Waiting() (out []*corev1.Pod) {
 	return out
 }
 
+// ResizeDeferredSince returns the time from which the kubelet has deferred the resize of a bound pod: its node has no room for it now.
+// It is false for any other pod.
+func ResizeDeferredSince(p *corev1.Pod) (time.Time, bool) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonDeferred {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // Reschedulable reports whether the pod will need another node when its node is removed: it is active, or a
 // StatefulSet will recreate it under its name.
 func Reschedulable(p *corev1.Pod) bool {

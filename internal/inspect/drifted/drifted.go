@@ -86,6 +86,11 @@ func Of(v *inspect.View, claim *karpv1.NodeClaim) *Drift {
 	if out.Reason == "" {
 		return nil
 	}
+	if out.Reason == disrupt.ResizeDeferred {
+		c, _ := condition.Get(claim, karpv1.ConditionDrifted)
+		out.Fields = append(out.Fields, Field{Field: c.Message})
+		return out
+	}
 	if known, ok := v.Drifted[claim.Name]; ok && len(known.Fields) > 0 {
 		for _, f := range known.Fields {
 			out.Fields = append(out.Fields, Field{Field: f})

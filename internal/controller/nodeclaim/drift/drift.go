@@ -126,13 +126,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !condition.IsTrue(claim, karpv1.ConditionLaunched) {
-		return reconcile.Result{}, r.setDrifted(ctx, claim, "")
+		return reconcile.Result{}, r.setDrifted(ctx, claim, condition.Because("", ""))
 	}
 	reason, err := r.driftReason(ctx, claim, pool)
+	message, again := reason, recheckInterval
+	if err == nil && reason == "" {
+		reason, message, again, err = r.resizeDeferred(ctx, claim, pool)
+	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("check node claim %q for drift: %w", claim.Name, err)
 	}
-	return reconcile.Result{RequeueAfter: recheckInterval}, r.setDrifted(ctx, claim, reason)
+	return reconcile.Result{RequeueAfter: again}, r.setDrifted(ctx, claim, condition.Because(reason, message))
 }
 
 // driftReason returns why the claim has drifted, the cheapest checks first; empty if it has not.
@@ -153,6 +157,31 @@ func (r *Reconciler) driftReason(ctx context.Context, claim *karpv1.NodeClaim, p
 		return "", nil
 	}
 	return reason, err
+}
+
+// resizeDeferred returns the reason to replace a node that has no room for the resize of one of its pods, if its NodePool wants that, and
+// when to check again.
+func (r *Reconciler) resizeDeferred(
+	ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool,
+) (reason, message string, again time.Duration, err error) {
+	after, err := pool.ReplaceDeferredResize()
+	if err != nil || after == 0 || claim.Status.NodeName == "" || pool.Spec.Replicas != nil {
+		return "", "", recheckInterval, nil // an invalid annotation is an event of the pool; a static pool would launch the same again
+	}
+	pods, err := cluster.SharedPodsOn(ctx, r.Client, claim.Status.NodeName)
+	if err != nil {
+		return "", "", 0, err
+	}
+	pod, since := disrupt.DeferredResize(pods)
+	if pod == nil {
+		return "", "", recheckInterval, nil
+	}
+	if left := since.Add(after).Sub(r.Now()); left > 0 {
+		return "", "", min(left, recheckInterval), nil
+	}
+	message = fmt.Sprintf("The node has no room for the resize of pod %s/%s, which waits since %s", pod.Namespace, pod.Name,
+		since.UTC().Format(time.RFC3339))
+	return disrupt.ResizeDeferred, message, recheckInterval, nil
 }
 
 // typeOffered reports whether the node class still offers what the claim has launched.
@@ -196,8 +225,9 @@ func (r *Reconciler) forget(uid types.UID) {
 	delete(r.offered, uid)
 }
 
-// setDrifted writes the condition with its reason, or removes it if the reason is empty. It does not change before.
-func (r *Reconciler) setDrifted(ctx context.Context, before *karpv1.NodeClaim, reason string) error {
+// setDrifted writes the condition with its cause, or removes it if the reason is empty. It does not change before.
+func (r *Reconciler) setDrifted(ctx context.Context, before *karpv1.NodeClaim, cause condition.Cause) error {
+	reason := cause.Reason
 	if _, has := condition.Get(before, karpv1.ConditionDrifted); reason == "" && !has {
 		return nil
 	}
@@ -205,7 +235,7 @@ func (r *Reconciler) setDrifted(ctx context.Context, before *karpv1.NodeClaim, r
 	if reason == "" {
 		changed = condition.Clear(claim, karpv1.ConditionDrifted, r.Now())
 	} else {
-		changed = condition.SetTrueWithReason(claim, karpv1.ConditionDrifted, condition.Because(reason, reason), r.Now())
+		changed = condition.SetTrueWithReason(claim, karpv1.ConditionDrifted, cause, r.Now())
 	}
 	if !changed {
 		return nil

@@ -90,6 +90,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	for _, f := range support.UnsupportedNodePool(pool) {
 		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect", "%s: %s", f.Path, f.Message)
 	}
+	if _, err := pool.ReplaceDeferredResize(); err != nil {
+		r.Events.WarnEvery(time.Hour, pool, "InvalidAnnotation", "No node is replaced for a deferred resize: %v", err)
+	}
 	if pool.Spec.Replicas != nil && !r.StaticCapacity {
 		r.Events.WarnEvery(
 			time.Hour,

@@ -1,0 +1,95 @@
+package drift
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+// resizePending is a pod with a resize that the kubelet has not carried out since so long before the start, and why.
+func resizePending(reason string, ago time.Duration, change ...func(*corev1.Pod)) *corev1.Pod {
+	return controllertest.Pod("web", "node-a", append(change, func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason,
+			LastTransitionTime: metav1.NewTime(controllertest.Start.Add(-ago)),
+		})
+	})...)
+}
+
+// A node without room for the resize of a pod is replaced if its pool wants that.
+func TestNodesWithDeferredResizesDrift(t *testing.T) {
+	wants := func(after string) func(*karpv1.NodePool) {
+		return func(p *karpv1.NodePool) {
+			p.Annotations = map[string]string{karpv1.AnnotationReplaceDeferredResize: after}
+		}
+	}
+	replicas := int64(1)
+	static := func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }
+	ofDaemonSet := func(p *corev1.Pod) {
+		controller := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", Controller: &controller}}
+	}
+	for _, tt := range []struct {
+		name  string
+		pool  *karpv1.NodePool
+		pod   *corev1.Pod
+		cloud fakeCloud
+		want  string
+		again time.Duration
+	}{
+		{name: "long enough", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", 10*time.Minute), want: "ResizeDeferred"},
+		{name: "not long enough", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", 8*time.Minute), again: 2 * time.Minute},
+		{name: "the pool does not want it", pool: controllertest.Pool("general"), pod: resizePending("Deferred", time.Hour)},
+		{name: "the annotation is not a duration", pool: controllertest.Pool("general", wants("soon")), pod: resizePending("Deferred", time.Hour)},
+		{name: "the annotation is too short", pool: controllertest.Pool("general", wants("1m")), pod: resizePending("Deferred", time.Hour)},
+		{name: "no node of the type could have room", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Infeasible", time.Hour)},
+		{name: "a static pool", pool: controllertest.Pool("general", wants("10m"), static), pod: resizePending("Deferred", time.Hour)},
+		{name: "a pod of a DaemonSet", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", time.Hour, ofDaemonSet)},
+		{
+			name: "another reason comes first", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", time.Hour),
+			cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			claim := controllertest.Claim("a", large)
+			f := controllertest.New(t, []client.Object{controllertest.Class(), claim, tt.pool, tt.pod}...)
+			result := f.Reconcile(reconciler(f, &tt.cloud), "a")
+			if tt.again == 0 {
+				tt.again = recheckInterval
+			}
+			if got := reasonOf(f); got != tt.want || result.RequeueAfter != tt.again {
+				t.Errorf("%q, again after %v; want %q, %v", got, result.RequeueAfter, tt.want, tt.again)
+			}
+		})
+	}
+}
+
+// The condition names the pod, and goes once the pod has its size.
+func TestDriftNamesThePodWithADeferredResize(t *testing.T) {
+	pool := controllertest.Pool("general", func(p *karpv1.NodePool) {
+		p.Annotations = map[string]string{karpv1.AnnotationReplaceDeferredResize: "10m"}
+	})
+	pod := resizePending("Deferred", time.Hour)
+	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", large), pool, pod)
+	r := reconciler(f, &fakeCloud{})
+	f.Reconcile(r, "a")
+	c, _ := condition.Get(f.Claim("a"), karpv1.ConditionDrifted)
+	want := "The node has no room for the resize of pod " + pod.Namespace + "/web, which waits since " +
+		controllertest.Start.Add(-time.Hour).UTC().Format(time.RFC3339)
+	if c.Message != want {
+		t.Errorf("%q, want %q", c.Message, want)
+	}
+	f.Get(pod)
+	pod.Status.Conditions = nil
+	f.Do(f.API.Status().Update(t.Context(), pod))
+	if f.Reconcile(r, "a"); reasonOf(f) != "" {
+		t.Errorf("%q after the resize", reasonOf(f))
+	}
+}

@@ -89,7 +89,7 @@ type binding struct {
 // plan has for which node.
 func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding) {
 	s, plan := r.s, r.plan
-	c = &Cluster{World: s, Filter: r.filter}
+	c = &Cluster{World: s, Filter: r.filter, daemons: r.daemonSets(replay)}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		node := &ClusterNode{
@@ -109,9 +109,26 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 		todo = appendBindings(todo, plan.Launches[i].Pods, node)
 	}
 	for _, node := range c.Nodes[existing:] {
-		c.startDaemons(s, node)
+		c.startDaemons(node)
 	}
 	return c, existing, todo
+}
+
+// daemonSets are the DaemonSets in the order in which their pods come to new nodes: as listed in the first replay, then the other way round,
+// then any. It matters to those that keep each other off a node, as by a host port: their pods are created at the same moment.
+func (r *replays) daemonSets(replay int) []snapshot.DaemonSet {
+	sets := slices.Clone(r.s.DaemonSets)
+	switch replay {
+	case 0:
+	case 1:
+		slices.Reverse(sets)
+	default:
+		for i := range sets {
+			k := i + r.random.n(len(sets)-i)
+			sets[i], sets[k] = sets[k], sets[i]
+		}
+	}
+	return sets
 }
 
 // Launched is the cluster with the nodes of the plan, as the first of what each may become, with their DaemonSets' pods by the rules of
@@ -128,7 +145,7 @@ func Launched(s *snapshot.Snapshot, plan schedule.Plan) (*Cluster, map[*corev1.P
 
 // carryOut is the cluster after the plan, or the pod that the scheduler refuses, with the pods that terminate now and without them.
 func (r *replays) carryOut(replay int) (*Cluster, string) {
-	s, d := r.s, r.random
+	d := r.random
 	c, existing, todo := r.launched(replay)
 	var stuck []binding
 	late := map[string]int{}
@@ -137,7 +154,7 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 		if try/2%2 == 1 {
 			from = c.withoutTerminating()
 			for _, node := range from.Nodes[existing:] { // those that pods kept off which are gone now
-				from.startDaemons(s, node)
+				from.startDaemons(node)
 			}
 		}
 		after := from.Copy()
@@ -178,7 +195,7 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 
 // Copy is a cluster with the same pods, to which others can be bound.
 func (c *Cluster) Copy() *Cluster {
-	out := &Cluster{World: c.World, Filter: c.Filter}
+	out := &Cluster{World: c.World, Filter: c.Filter, daemons: c.daemons}
 	for _, n := range c.Nodes {
 		cp := *n
 		cp.Pods = slices.Clone(n.Pods)
@@ -238,7 +255,7 @@ func (c *Cluster) bind(queue []binding, again bool) []binding {
 
 // first is the cluster with only the first nodes.
 func (c *Cluster) first(nodes int) *Cluster {
-	return &Cluster{Nodes: c.Nodes[:nodes], World: c.World, Filter: c.Filter}
+	return &Cluster{Nodes: c.Nodes[:nodes], World: c.World, Filter: c.Filter, daemons: c.daemons}
 }
 
 // bindThose binds pods of the queue that have a node of the cluster, and returns those that are left.
@@ -255,9 +272,9 @@ func (c *Cluster) bindThose(queue []binding, again bool) []binding {
 }
 
 // startDaemons binds the pods of DaemonSets that belong on the node and that it accepts.
-func (c *Cluster) startDaemons(s *snapshot.Snapshot, node *ClusterNode) {
-	for i := range s.DaemonSets {
-		p := daemonPodFor(&s.DaemonSets[i], node.Name)
+func (c *Cluster) startDaemons(node *ClusterNode) {
+	for i := range c.daemons {
+		p := daemonPodFor(&c.daemons[i], node.Name)
 		if !slices.ContainsFunc(node.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && c.filter(p, node) == "" {
 			node.Pods = append(node.Pods, p)
 		}
@@ -282,14 +299,15 @@ func (c *Cluster) withDaemons(s *snapshot.Snapshot, node *ClusterNode) (with *Cl
 	return with, with.Nodes[slices.Index(c.Nodes, node)]
 }
 
-// keptOff are the DaemonSets' pods that belong on the new node and that other pods keep off it.
+// keptOff are the DaemonSets' pods that belong on the new node and that other pods keep off it, which are of no DaemonSet: one DaemonSet's
+// pod gives its host port to no other's.
 func (n *ClusterNode) keptOff(c *Cluster, s *snapshot.Snapshot) (out []*corev1.Pod) {
 	if n.Existing != nil {
 		return nil
 	}
 	for i := range s.DaemonSets {
 		empty := *n
-		empty.Pods = nil
+		empty.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return !snapshot.DaemonOwned(p) })
 		alone := &Cluster{Nodes: []*ClusterNode{&empty}, World: c.World, Filter: c.Filter}
 		p := daemonPodFor(&s.DaemonSets[i], n.Name)
 		if !slices.ContainsFunc(n.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && alone.filter(p, &empty) == "" {
@@ -427,8 +445,8 @@ func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Clust
 				continue
 			}
 			node := outcome{it, o}.node("one-more", pool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
-			with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true}
-			with.startDaemons(r.s, node)
+			with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true, daemons: c.daemons}
+			with.startDaemons(node)
 			try(with, node, fmt.Sprintf("one more %s of %s in %s as %s", it.Name, pool.NodePool.Name, o.Zone, o.CapacityType))
 		}
 	}

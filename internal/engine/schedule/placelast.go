@@ -49,9 +49,9 @@ func (r *run) decideDaemons() {
 	}
 }
 
-// decideAllDaemons does so for all nodes, when that round begins.
+// decideAllDaemons does so for all nodes.
 func (r *run) decideAllDaemons() {
-	if r.round != spreadRound {
+	if r.round < spreadRound {
 		return
 	}
 	for _, b := range r.bins.All() {

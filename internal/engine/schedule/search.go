@@ -99,6 +99,7 @@ func (r *run) plan() (o *outcome, again bool) {
 	}
 	if !r.budget.FirstFitOnly {
 		r.coverExactly()
+		r.decideAllDaemons() // of the nodes that it has made
 	}
 	// After the exact cover, which replaces nodes, since all three count pods on nodes. The first that finds something is
 	// enough: the run is repeated, and looks for the others again.

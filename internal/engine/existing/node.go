@@ -202,6 +202,15 @@ func (s *Set) addComing(n *Node) {
 			n.labels.Coming = append(n.labels.Coming, topology.ComingDaemon{Number: i, Surely: surely})
 		}
 	}
+	for k := range n.labels.Coming {
+		c := &n.labels.Coming[k]
+		for _, rival := range s.c.Daemons[c.Number].Rivals.Members() {
+			if slices.ContainsFunc(n.labels.Coming, func(o topology.ComingDaemon) bool { return o.Number == rival }) {
+				c.Rivals.Add(rival)
+			}
+			c.Surely = c.Surely && !s.c.Daemons[rival].isOn(n.src.Pods)
+		}
+	}
 }
 
 // touch saves the state of a node before the first change.

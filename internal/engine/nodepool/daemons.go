@@ -21,6 +21,10 @@ type Daemon struct {
 	// Amounts are Requests over the axes of Config.
 	Amounts resources.Vec
 	Ports   []resources.HostPort
+	// Rivals are the other daemons, by number, that want the same host ports: one of them runs on a node that several would run on.
+	// Contested is true if others want its host ports that do not want each other's.
+	Rivals    resources.Bitset
+	Contested bool
 	// Drivers are the CSI drivers of the volumes that count against a node's attach limits, once per volume.
 	Drivers []string
 }

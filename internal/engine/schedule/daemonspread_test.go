@@ -57,3 +57,27 @@ func TestSpreadsCountDaemonsOnNewNodes(t *testing.T) {
 			Pod("x", Requests("cpu", "900m"), Selects(Zone, "z1")))...), agent()), []string{"general m.large z1: w, x"}},
 	})
 }
+
+// TestDaemonsThatWantOneHostPort: of two DaemonSets with one host port, the pod of either comes to a new node. Pods can count on it where
+// both would do, and where only one of them runs.
+func TestDaemonsThatWantOneHostPort(t *testing.T) {
+	port := HostPort("", 80, corev1.ProtocolTCP)
+	web := Pod("agent", Labeled("app", "web"), port)
+	other := func(edit ...func(*corev1.Pod)) *corev1.Pod {
+		return Pod("other", append([]func(*corev1.Pod){port}, edit...)...)
+	}
+	spread := func() []*corev1.Pod {
+		return Pods(3, "w", Labeled("app", "web"), Requests("cpu", "3"), Spread(Zone, 1, "web"))
+	}
+	follower := Pod("f", Near(Host, "web"))
+	checkPlans(t, []planCase{
+		{"a spread that counts both", daemons(world(spread()...), web, other(Labeled("app", "web"))), []string{
+			"general m.large z1: w", "general m.large z2: w", "general m.large z3: w",
+		}},
+		{"a follower of both", daemons(world(follower), web, other(Labeled("app", "web"))), []string{"general m.small: f"}},
+		{"a follower of one", daemons(world(follower), web, other()), []string{"unschedulable (Topology): f"}},
+		{"a follower of one, and the other runs elsewhere", daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))), []string{
+			"general m.small: f",
+		}},
+	})
+}

@@ -73,7 +73,7 @@ func (a *arrivals) onNew(g *Group, domain string) int {
 			a.leavesOut = true
 			continue
 		}
-		if here, some := p.Labels.Arriving(a.r.certainIn(g.daemons, p, g.key, domain), g.key, domain); some && (!found || here < n) {
+		if here, some := p.Labels.Arriving(g.daemons, a.r.certainIn(g.daemons, p, g.key, domain), g.key, domain); some && (!found || here < n) {
 			n, found = here, true
 		}
 	}

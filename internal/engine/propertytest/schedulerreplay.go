@@ -114,21 +114,24 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 	return c, existing, todo
 }
 
-// daemonSets are the DaemonSets in the order in which their pods come to new nodes: as listed in the first replay, then the other way round,
-// then any. It matters to those that keep each other off a node, as by a host port: their pods are created at the same moment.
-func (r *replays) daemonSets(replay int) []snapshot.DaemonSet {
-	sets := slices.Clone(r.s.DaemonSets)
-	switch replay {
-	case 0:
-	case 1:
-		slices.Reverse(sets)
-	default:
-		for i := range sets {
-			k := i + r.random.n(len(sets)-i)
-			sets[i], sets[k] = sets[k], sets[i]
+// daemonSets are the DaemonSets in the order in which their pods come to a new node: as listed in the first replay, then the other way round,
+// then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at the same
+// moment.
+func (r *replays) daemonSets(replay int) func() []snapshot.DaemonSet {
+	return func() []snapshot.DaemonSet {
+		sets := slices.Clone(r.s.DaemonSets)
+		switch replay {
+		case 0:
+		case 1:
+			slices.Reverse(sets)
+		default:
+			for i := range sets {
+				k := i + r.random.n(len(sets)-i)
+				sets[i], sets[k] = sets[k], sets[i]
+			}
 		}
+		return sets
 	}
-	return sets
 }
 
 // Launched is the cluster with the nodes of the plan, as the first of what each may become, with their DaemonSets' pods by the rules of
@@ -158,6 +161,9 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 			}
 		}
 		after := from.Copy()
+		if try/4%2 == 1 {
+			after.bindNominated()
+		}
 		fresh := map[*ClusterNode]*ClusterNode{}
 		for i, n := range c.Nodes {
 			fresh[n] = after.Nodes[i]
@@ -202,6 +208,19 @@ func (c *Cluster) Copy() *Cluster {
 		out.Nodes = append(out.Nodes, &cp)
 	}
 	return out
+}
+
+// bindNominated binds the pods that are nominated, as kube-scheduler does once their places are free. Until then PodTopologySpread counts
+// them on their node for a constraint with an empty selector, too (AddPod), which counts no pod that is bound (countPodsMatchSelector).
+func (c *Cluster) bindNominated() {
+	for _, n := range c.Nodes {
+		for i, p := range n.Pods {
+			if p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" {
+				n.Pods[i] = Bound(p.DeepCopy(), n.Name)
+				n.Pods[i].Status.NominatedNodeName = ""
+			}
+		}
+	}
 }
 
 // withoutTerminating is the cluster once the pods that terminate are gone.
@@ -273,8 +292,8 @@ func (c *Cluster) bindThose(queue []binding, again bool) []binding {
 
 // startDaemons binds the pods of DaemonSets that belong on the node and that it accepts.
 func (c *Cluster) startDaemons(node *ClusterNode) {
-	for i := range c.daemons {
-		p := daemonPodFor(&c.daemons[i], node.Name)
+	for _, set := range c.daemons() {
+		p := daemonPodFor(&set, node.Name)
 		if !slices.ContainsFunc(node.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && c.filter(p, node) == "" {
 			node.Pods = append(node.Pods, p)
 		}

@@ -84,10 +84,13 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			4268, 4623, // types with fewer such pods; a node kept out of the value that its pool gives it
 			4322, // the checker wanted pods where another pod's anti-affinity keeps them out
 			3327, // of two DaemonSets that want one host port, either may come first
+			5093, 9106, // a pod followed one that terminates, and kept away from another
+			7732, 9768, // two DaemonSets want one host port
 			3760, // nodes of the exact cover bring DaemonSets' pods to a domain that was not chosen
 		}},
 		{name: "storage", world: propertytest.StorageWorld, seeds: 7_000_000, mended: []uint64{
 			20863, 22162,
+			3688, // a pod that is nominated counts where one that is bound does not
 			4511, 4978, // two DaemonSets want one host port, and do not run on the same nodes
 			4843, // the checker wanted pods where another pod's anti-affinity keeps them out
 		}},

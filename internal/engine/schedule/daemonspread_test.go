@@ -76,8 +76,9 @@ func TestDaemonsThatWantOneHostPort(t *testing.T) {
 		}},
 		{"a follower of both", daemons(world(follower), web, other(Labeled("app", "web"))), []string{"general m.small: f"}},
 		{"a follower of one", daemons(world(follower), web, other()), []string{"unschedulable (Topology): f"}},
-		{"a follower of one, and the other runs elsewhere", daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))), []string{
-			"general m.small: f",
-		}},
+		{
+			"a follower of one, and the other runs elsewhere",
+			daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))), []string{"general m.small: f"},
+		},
 	})
 }

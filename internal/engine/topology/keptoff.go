@@ -8,8 +8,8 @@ import (
 )
 
 // The anti-affinity of another pod may keep a DaemonSet's pod off a new node, and so may the host port of another DaemonSet. Such a pod
-// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it. Of DaemonSets that all want one host port, one
-// comes: pods can count on it if they can on each of them (ComingDaemon.Among).
+// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it. Of DaemonSets that all want one host port,
+// one comes: pods can count on it if they can on each of them (ComingDaemon.Among).
 
 // MayBeKeptOff reports whether the DaemonSet's pod may not come to the planned node, although it belongs there, and no rival comes instead.
 func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -78,7 +79,30 @@ func TestDaemonsThatWantOneHostPort(t *testing.T) {
 		{"a follower of one", daemons(world(follower), web, other()), []string{"unschedulable (Topology): f"}},
 		{
 			"a follower of one, and the other runs elsewhere",
-			daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))), []string{"general m.small: f"},
+			daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))),
+			[]string{"general m.small: f"},
 		},
+	})
+}
+
+// TestTheFirstPodOfASetWaitsForNodesThatMayBringOne: a new node for another pod may bring a DaemonSet's pod of a set that must be together.
+// kube-scheduler has the set's first pod follow that one, so it gets no node elsewhere in the same plan.
+func TestTheFirstPodOfASetWaitsForNodesThatMayBringOne(t *testing.T) {
+	amd := WithLabel(Type("amd", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "amd64")
+	arm := WithLabel(Type("arm", 0.4, "cpu", "8", "memory", "32Gi", "pods", "110"), Arch, "arm64")
+	types := []*catalog.InstanceType{
+		WithOfferings(amd, Offering("z2", "on-demand", 0.2)),
+		WithOfferings(arm, Offering("z2", "on-demand", 0.4), Offering("z3", "on-demand", 0.4)),
+	}
+	first := Pod("first", Labeled("app", "set"), Near(Host, "set"), Selects(Zone, "z3"))
+	agent := Pod("agent", Labeled("app", "set"), Selects(Arch, "amd64"))
+	inPool := func(pods ...*corev1.Pod) *snapshot.Snapshot {
+		return World([]snapshot.Pool{Pool("general", types)}, pods...)
+	}
+	checkPlans(t, []planCase{
+		{"alone", daemons(inPool(first), agent), []string{"general arm z3: first"}},
+		{"beside a node that may bring one", daemons(inPool(first, Pod("x", Selects(Zone, "z2"))), agent), []string{
+			"general amd z2: x", "unschedulable (Topology): first",
+		}},
 	})
 }

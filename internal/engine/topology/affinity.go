@@ -78,7 +78,7 @@ func (g *Group) intersectNamespaces(other *Group) {
 // the cluster is counted in any domain of any of the set's keys: it does not matter whether the pod could follow one
 // there. Undecided pods on the planned node at hand are in the same domain as the pod, wherever that comes up.
 func (v *View) bootstrap() bool {
-	if !v.self || v.g.foundsLast || v.g.undecided > v.ownUndecided || v.g.populated() {
+	if !v.self || v.g.foundsLast || v.g.foundsNever || v.g.undecided > v.ownUndecided || v.g.populated() {
 		return false
 	}
 	return v.ownUndecided > 0 || !slices.ContainsFunc(v.g.others, func(g *Group) bool { return !g.Empty() })

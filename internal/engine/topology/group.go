@@ -46,8 +46,9 @@ type Group struct {
 	apart bool
 	// pin is the only domain that a first pod may choose; empty if it may choose any.
 	pin string
-	// foundsLast is true while the first pod must not choose a domain, foundedLast once that was tried: see FoundLast.
-	foundsLast, foundedLast bool
+	// foundsLast is true while the first pod must not choose a domain, foundedLast once that was tried, and foundsNever once that was no
+	// use: see FoundLast.
+	foundsLast, foundedLast, foundsNever bool
 	// daemons are the DaemonSets, by number, with pods that the group counts, or that declare it.
 	daemons resources.Bitset
 	// maxSkew, minDomains and filter: spread only.

@@ -35,7 +35,7 @@ func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next 
 // Disagreement is that of a scheduler with rules about PodGroups: it binds what the plan places of each group, and finds no room on
 // existing nodes for a group that was rejected. Rejected pods of groups do not count by themselves.
 func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan, next func() byte) string {
-	r := replays{s, plan, x.Filter, x.Groups, random{next}}
+	r := replays{s, plan, x.Filter, x.Groups, random{next}, "new"}
 	var accepted map[acceptance]bool
 	var outcomes []*Cluster
 	for replay := range replaysPerWorld {
@@ -72,6 +72,8 @@ type replays struct {
 	filter Filter
 	groups GroupRules
 	random random
+	// nodes is what the names of new nodes begin with.
+	nodes string
 }
 
 // rulesAboutOthers returns how many rules about other pods the pod has.
@@ -137,7 +139,7 @@ func (r *replays) daemonSets(replay int) func() []snapshot.DaemonSet {
 // Launched is the cluster with the nodes of the plan, as the first of what each may become, with their DaemonSets' pods by the rules of
 // this package, and the node, by name, that the plan has for each pod.
 func Launched(s *snapshot.Snapshot, plan schedule.Plan) (*Cluster, map[*corev1.Pod]string) {
-	r := replays{s: s, plan: plan}
+	r := replays{s: s, plan: plan, nodes: "new"}
 	c, _, todo := r.launched(0)
 	nodes := map[*corev1.Pod]string{}
 	for _, b := range todo {
@@ -364,7 +366,7 @@ func (r *replays) launchedNode(i, replay int) *ClusterNode {
 		out = pick(r.random, outcomes[:min(len(outcomes), 256)]...)
 	}
 	pool := slices.IndexFunc(r.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == l.Pool.Name })
-	return out.node(fmt.Sprintf("new-%d", i), &r.s.Pools[pool], l.ClaimLabels(r.s.Labels))
+	return out.node(fmt.Sprintf("%s-%d", r.nodes, i), &r.s.Pools[pool], l.ClaimLabels(r.s.Labels))
 }
 
 // node is the node as it is once it is initialized.

@@ -82,6 +82,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			1050, 1543, 2184, // a running pod keeps a DaemonSet's pod off a new node, which pods counted on
 			587, 1279, 1327, 1511, // nodes bring other DaemonSets' pods than domains were counted with
 			4268, 4623, // types with fewer such pods; a node kept out of the value that its pool gives it
+			21725, // a domain was to make room by a pod that has to wait for another
 			2406, 3608, 22565, // the next plan's nodes had the names of this plan's
 			4322, // the checker wanted pods where another pod's anti-affinity keeps them out
 			3327, // of two DaemonSets that want one host port, either may come first
@@ -93,6 +94,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			20863, 22162,
 			4965, // the first pod of a set, while another node may bring a DaemonSet's pod of it
 			3688, 7589, 7608, 8270, 9774, // a pod that is nominated counts where one that is bound does not
+			2094, // a domain was to make room by a pod that has to wait for another
 			4511, 4978, // two DaemonSets want one host port, and do not run on the same nodes
 			4843, // the checker wanted pods where another pod's anti-affinity keeps them out
 		}},

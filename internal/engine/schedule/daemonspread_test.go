@@ -106,3 +106,21 @@ func TestTheFirstPodOfASetWaitsForNodesThatMayBringOne(t *testing.T) {
 		}},
 	})
 }
+
+// TestNewDomainsMakeNoRoomByPodsThatWait: a pod that is one too many beside a new domain needs another pod there. Where two spreads cross,
+// that other pod may have to wait for the first.
+func TestNewDomainsMakeNoRoomByPodsThatWait(t *testing.T) {
+	amd := WithLabel(Type("amd", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "amd64")
+	arm := WithLabel(Type("arm", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "arm64")
+	types := []*catalog.InstanceType{WithOfferings(amd, Offering("z3", "on-demand", 0.1)), WithOfferings(arm, Offering("z2", "on-demand", 0.1))}
+	web := []func(*corev1.Pod){Labeled("app", "web"), Requests("cpu", "500m")}
+	world := func(edit ...func(*corev1.Pod)) *snapshot.Snapshot {
+		s := World([]snapshot.Pool{Pool("general", types)}, Pods(3, "w", append(edit, web...)...)...)
+		return daemons(withNodes(s, occupied("old", "z2", Pods(2, "old", web...)...)), Pod("agent", Labeled("app", "web")))
+	}
+	checkPlans(t, []planCase{
+		{"spreads over zones and architectures", world(Spread(Zone, 1, "web"), Spread(Arch, 3, "web", onAllNodes)), []string{
+			"general amd z3: w x2", "unschedulable (Topology): w",
+		}},
+	})
+}

@@ -75,6 +75,10 @@ func TestDaemonsThatWantOneHostPort(t *testing.T) {
 		{"a spread that counts both", daemons(world(spread()...), web, other(Labeled("app", "web"))), []string{
 			"general m.large z1: w", "general m.large z2: w", "general m.large z3: w",
 		}},
+		{
+			"room for one of them", daemons(world(Pod("x", Requests("cpu", "700m"))), Pod("agent", Requests("cpu", "200m"), port),
+				other(Requests("cpu", "100m"))), []string{"general m.small: x"},
+		},
 		{"a follower of both", daemons(world(follower), web, other(Labeled("app", "web"))), []string{"general m.small: f"}},
 		{"a follower of one", daemons(world(follower), web, other()), []string{"unschedulable (Topology): f"}},
 		{

@@ -85,8 +85,10 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			4268, 4623, // types with fewer such pods; a node kept out of the value that its pool gives it
 			21725,             // a domain was to make room by a pod that has to wait for another
 			2406, 3608, 22565, // the next plan's nodes had the names of this plan's
-			4322,       // the checker wanted pods where another pod's anti-affinity keeps them out
-			3327,       // of two DaemonSets that want one host port, either may come first
+			4322,        // the checker wanted pods where another pod's anti-affinity keeps them out
+			3327,        // of two DaemonSets that want one host port, either may come first
+			4290, 12292, // pods had to follow others before and after these were spread with
+			12447,      // the first pod of a set, while another of the set comes to an existing node
 			5093, 9106, // a pod followed one that terminates, and kept away from another
 			7732, 9768, // two DaemonSets want one host port
 			3760, // nodes of the exact cover bring DaemonSets' pods to a domain that was not chosen

@@ -175,7 +175,10 @@ func (g *Group) Selector() string { return g.selector.String() }
 // NodeLabels are the labels of nodes by which the group distinguishes  which pods count: its key, and what a filter queries.
 func (g *Group) NodeLabels() []string { return append([]string{g.key}, g.filter.labelKeys()...) }
 
-// selects reports whether the pod counts for the group, wherever it is.
+// Selects reports whether the pod counts for the group, wherever it is.
+func (g *Group) Selects(pod *corev1.Pod) bool { return g.selects(pod) }
+
+// selects is Selects.
 func (g *Group) selects(pod *corev1.Pod) bool {
 	switch {
 	case g.typ == Spread && g.selector.Empty():

@@ -75,15 +75,34 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{name: "topology", world: propertytest.SchedulerWorld, seeds: 3_000_000, mended: []uint64{
 			21438, 22905, // a place was kept for a DaemonSet's pod that did not come; pods that may not count held others back
 			886, 2034, 5106, // two DaemonSets want one host port; domains that do not exist held back the first pod
+			12691, // room was kept for two DaemonSets of which one runs
+			1032,  // one of two DaemonSets that want one host port comes, and both count
 		}},
 		{name: "full hosts", world: propertytest.FullHostsWorld, seeds: 5_000_000, mended: []uint64{
 			20506, 20598, 20804, 21402, // pods that may not count, DaemonSets' among them, held others back in the only domain
 			1050, 1543, 2184, // a running pod keeps a DaemonSet's pod off a new node, which pods counted on
 			587, 1279, 1327, 1511, // nodes bring other DaemonSets' pods than domains were counted with
 			4268, 4623, // types with fewer such pods; a node kept out of the value that its pool gives it
+			21725,             // a domain was to make room by a pod that has to wait for another
+			2406, 3608, 22565, // the next plan's nodes had the names of this plan's
+			4322,        // the checker wanted pods where another pod's anti-affinity keeps them out
+			3327,        // of two DaemonSets that want one host port, either may come first
+			4290, 12292, // pods had to follow others before and after these were spread with
+			12447,      // the first pod of a set, while another of the set comes to an existing node
+			5093, 9106, // a pod followed one that terminates, and kept away from another
+			7732, 9768, // two DaemonSets want one host port
+			3760, // nodes of the exact cover bring DaemonSets' pods to a domain that was not chosen
 		}},
-		{name: "storage", world: propertytest.StorageWorld, seeds: 7_000_000, mended: []uint64{20863, 22162}},
+		{name: "storage", world: propertytest.StorageWorld, seeds: 7_000_000, mended: []uint64{
+			20863, 22162,
+			4965,                         // the first pod of a set, while another node may bring a DaemonSet's pod of it
+			3688, 7589, 7608, 8270, 9774, // a pod that is nominated counts where one that is bound does not
+			2094,       // a domain was to make room by a pod that has to wait for another
+			4511, 4978, // two DaemonSets want one host port, and do not run on the same nodes
+			4843, // the checker wanted pods where another pod's anti-affinity keeps them out
+		}},
 		{name: "fields of pods", world: propertytest.PodFieldsWorld, seeds: 11_000_000, mended: []uint64{
+			4123, 8982, 9164, // the next plan's nodes had the names of this plan's
 			1243, // the first pods of a set, and a node that brings a DaemonSet's pod of it
 		}},
 		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, mended: []uint64{

@@ -81,11 +81,7 @@ func (s *Set) comingWith(b *Bin, a request, v *topology.View) topology.Coming {
 			in = b.t.Candidates(cands.Requirements().With(requirement.In(key, domain)))
 		}
 		blocked := s.blockedGroups(b, a)
-		may, surely = in.MayHave(daemons, blocked)
-		if certain := s.topology.Certain(daemons, b.as(in)); surely > 0 && !slices.Equal(certain, daemons) {
-			_, surely = in.MayHave(certain, blocked)
-		}
-		return may, surely
+		return in.MayHave(daemons, s.topology.Certain(daemons, b.as(in)), blocked)
 	}
 }
 
@@ -220,7 +216,15 @@ func (f *following) try(k int, cands *nodepool.Candidates, satisfied []int) (don
 		}
 		for _, term := range f.b.t.DaemonTerms(number) {
 			with := f.narrowTo(cands, number, term)
-			if with != nil && f.try(k+1, with, append(slices.Clip(satisfied), i)) {
+			if with == nil {
+				continue
+			}
+			before := f.a.avoided
+			if misleading := f.misleading(number, f.a.views[i].Daemons()); len(misleading) > 0 {
+				f.a.avoided = before.Union(misleading)
+			}
+			done = f.try(k+1, with, append(slices.Clip(satisfied), i))
+			if f.a.avoided = before; done {
 				return true
 			}
 		}
@@ -243,6 +247,16 @@ func (f *following) narrowTo(cands *nodepool.Candidates, number int, term requir
 		return nil
 	}
 	return with
+}
+
+// misleading are the rivals of the DaemonSet that the pod cannot follow: it must not get a node to which one of them may come instead.
+func (f *following) misleading(number int, daemons resources.Bitset) (out resources.Bitset) {
+	for _, rival := range f.b.t.DaemonsOn(f.b.t.RivalsOf(number)) {
+		if !daemons.Has(rival) {
+			out.Add(rival)
+		}
+	}
+	return out
 }
 
 func (f *following) attempt(cands *nodepool.Candidates, satisfied []int) (done bool) {
@@ -281,10 +295,8 @@ func (s *Set) countDaemons(b *Bin) {
 	s.uncountDaemons(b)
 	marked := s.blockedGroups(b, request{})
 	at := b.newNode()
-	for _, number := range b.t.DaemonsOn(of) {
-		if may, surely := b.cands.MayGet(number, marked); may {
-			b.counted = append(b.counted, s.topology.CountDaemon(number, &at, surely)...)
-		}
+	for _, coming := range b.cands.Coming(of, marked) {
+		b.counted = append(b.counted, s.topology.CountDaemon(coming, &at)...)
 	}
 }
 

@@ -155,11 +155,17 @@ func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
 // the daemon off.
 func (s *Set) missingDaemons(n *Node, running resources.Vec) resources.Vec {
 	expected := make(resources.Vec, s.c.Axes.Len())
-	for _, d := range s.c.Daemons {
+	for i, d := range s.c.Daemons {
 		if !s.runs(d, n) {
 			continue
 		}
-		expected = expected.Plus(d.Amounts)
+		rivals := make(resources.Vec, len(expected)) // one of all runs
+		for _, rival := range d.Rivals.Members() {
+			if rival < i && s.runs(s.c.Daemons[rival], n) {
+				rivals = rivals.Max(s.c.Daemons[rival].Amounts)
+			}
+		}
+		expected = expected.Plus(d.Amounts.Max(rivals).Minus(rivals))
 		if len(d.Ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
 			n.ports = append(n.ports, d.Ports...)
 			n.volumes.Attach(d.attached)
@@ -200,6 +206,15 @@ func (s *Set) addComing(n *Node) {
 		if joining.mayRunOn(n.labels.Labels, n.src.Taints, undefined) && !d.isOn(n.src.Pods) {
 			surely := !n.labels.Unlaunched || joining.runsOn(n.labels.Labels, n.src.Taints)
 			n.labels.Coming = append(n.labels.Coming, topology.ComingDaemon{Number: i, Surely: surely})
+		}
+	}
+	for k := range n.labels.Coming {
+		c := &n.labels.Coming[k]
+		for _, rival := range s.c.Daemons[c.Number].Rivals.Members() {
+			if slices.ContainsFunc(n.labels.Coming, func(o topology.ComingDaemon) bool { return o.Number == rival }) {
+				c.Rivals.Add(rival)
+			}
+			c.Surely = c.Surely && !s.c.Daemons[rival].isOn(n.src.Pods)
 		}
 	}
 }

@@ -21,6 +21,10 @@ type Daemon struct {
 	// Amounts are Requests over the axes of Config.
 	Amounts resources.Vec
 	Ports   []resources.HostPort
+	// Rivals are the other daemons, by number, that want the same host ports: one of them runs on a node that several would run on.
+	// Contested is true if others want its host ports that do not want each other's.
+	Rivals    resources.Bitset
+	Contested bool
 	// Drivers are the CSI drivers of the volumes that count against a node's attach limits, once per volume.
 	Drivers []string
 }
@@ -151,8 +155,9 @@ func (t *Template) groupDaemons(daemons []templateDaemon) {
 			group, overhead := daemonGroup{requests: corev1.ResourceList{}}, make(resources.Vec, m.config.Axes.Len())
 			for j, d := range daemons {
 				if members[j] > 0 {
-					quantity.AddTo(group.requests, d.Requests)
-					overhead = overhead.Plus(d.Amounts)
+					requests, amounts := d.besides(daemons[:j], members)
+					quantity.AddTo(group.requests, requests)
+					overhead = overhead.Plus(amounts)
 					group.ports = append(group.ports, d.Ports...)
 					group.attach(d.Drivers)
 					group.members.Add(d.number)
@@ -173,6 +178,33 @@ func (t *Template) groupDaemons(daemons []templateDaemon) {
 		}
 		ti.room = m.shared(ti.room)
 	}
+}
+
+// besides returns what the daemon takes besides those before it which are members: of rivals, one runs.
+func (r *templateDaemon) besides(before []templateDaemon, members []byte) (corev1.ResourceList, resources.Vec) {
+	if len(r.Rivals) == 0 {
+		return r.Requests, r.Amounts
+	}
+	list, amounts := corev1.ResourceList{}, r.Amounts
+	most, mostAmounts := corev1.ResourceList{}, make(resources.Vec, len(amounts))
+	for j, other := range before {
+		if members[j] > 0 && r.Rivals.Has(other.number) {
+			mostAmounts = mostAmounts.Max(other.Amounts)
+			for name, q := range other.Requests {
+				if have, ok := most[name]; !ok || q.Cmp(have) > 0 {
+					most[name] = q
+				}
+			}
+		}
+	}
+	for name, q := range r.Requests {
+		if have, ok := most[name]; !ok || q.Cmp(have) > 0 {
+			more := q.DeepCopy()
+			more.Sub(have)
+			list[name] = more
+		}
+	}
+	return list, amounts.Max(mostAmounts).Minus(mostAmounts)
 }
 
 // DaemonsTake reports whether the port is taken on some of the template's nodes.

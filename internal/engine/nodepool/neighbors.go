@@ -5,6 +5,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // Daemons are known to others by number: their index in Config.
@@ -34,6 +35,11 @@ func (t *Template) DaemonTerms(number int) []requirement.Set {
 	return nil
 }
 
+// RivalsOf returns the daemons that want the same host ports as this one: on a node, one of them runs.
+func (t *Template) RivalsOf(number int) resources.Bitset {
+	return t.models.config.Daemons[number].Rivals
+}
+
 // DaemonsOn returns those of the daemons that run on some types of the template.
 func (t *Template) DaemonsOn(of resources.Bitset) (out []int) {
 	for i := range t.daemons {
@@ -61,31 +67,48 @@ func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
 	return may, may && surely && c.satisfyDaemon(number)
 }
 
+// Coming are those of the daemons that may run on a node of the candidates outside the marked groups.
+func (c *Candidates) Coming(of resources.Bitset, marked []bool) (out []topology.ComingDaemon) {
+	for _, number := range c.t.DaemonsOn(of) {
+		if may, surely := c.MayGet(number, marked); may {
+			out = append(out, topology.ComingDaemon{Number: number, Surely: surely, Rivals: c.rivals(number, marked)})
+		}
+	}
+	return out
+}
+
+// rivals are the daemons that may run on a node of the candidates outside the marked groups instead of this one.
+func (c *Candidates) rivals(number int, marked []bool) (out resources.Bitset) {
+	for _, rival := range c.t.RivalsOf(number).Members() {
+		if may, _ := c.MayGet(rival, marked); may {
+			out.Add(rival)
+		}
+	}
+	return out
+}
+
 // Arriving returns how many of the daemons surely run on each node of the template with the label's value, or on each one if the value
-// is empty. Some is false if there can be no such node.
-func (t *Template) Arriving(of resources.Bitset, key, value string) (n int, some bool) {
+// is empty; certain are those that nothing but another DaemonSet keeps off. Some is false if there can be no such node.
+func (t *Template) Arriving(of, certain resources.Bitset, key, value string) (n int, some bool) {
 	reqs := t.reqs
 	if value != "" {
 		reqs = reqs.With(requirement.In(key, value))
 	}
 	cands := t.Candidates(reqs)
-	for _, number := range t.DaemonsOn(of) {
-		if _, surely := cands.MayGet(number, nil); surely {
-			n++
-		}
-	}
+	_, n = cands.MayHave(of, certain, nil)
 	return n, len(cands.list) > 0
 }
 
-// MayHave returns how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each.
-func (c *Candidates) MayHave(of resources.Bitset, marked []bool) (may, surely int) {
-	for _, number := range c.t.DaemonsOn(of) {
-		some, all := c.MayGet(number, marked)
-		if some {
+// MayHave returns how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each;
+// certain are those that nothing but another DaemonSet keeps off.
+func (c *Candidates) MayHave(of, certain resources.Bitset, marked []bool) (may, surely int) {
+	for _, coming := range c.Coming(of, marked) {
+		switch counts, sure := coming.Among(of); {
+		case !counts:
+		case sure && certain.Has(coming.Number):
+			may, surely = may+1, surely+1
+		default:
 			may++
-		}
-		if all {
-			surely++
 		}
 	}
 	return may, surely

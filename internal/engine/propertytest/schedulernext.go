@@ -36,7 +36,7 @@ func (r *replays) waitOnePass(accepted map[acceptance]bool, outcomes []*Cluster)
 // acceptedNext are the acceptances that there are after the next plan; nil if the scheduler does not follow that.
 func (r *replays) acceptedNext(c *Cluster) map[acceptance]bool {
 	s := r.nextSnapshot(c)
-	next := replays{s, schedule.Solve(s, schedule.Budget{}), r.filter, r.groups, r.random}
+	next := replays{s, schedule.Solve(s, schedule.Budget{}), r.filter, r.groups, r.random, "next"}
 	after, why := next.carryOut(0)
 	if why != "" || next.refusedGroup(after) != "" {
 		return nil

@@ -35,7 +35,7 @@ func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next 
 // Disagreement is that of a scheduler with rules about PodGroups: it binds what the plan places of each group, and finds no room on
 // existing nodes for a group that was rejected. Rejected pods of groups do not count by themselves.
 func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan, next func() byte) string {
-	r := replays{s, plan, x.Filter, x.Groups, random{next}}
+	r := replays{s, plan, x.Filter, x.Groups, random{next}, "new"}
 	var accepted map[acceptance]bool
 	var outcomes []*Cluster
 	for replay := range replaysPerWorld {
@@ -72,6 +72,8 @@ type replays struct {
 	filter Filter
 	groups GroupRules
 	random random
+	// nodes is what the names of new nodes begin with.
+	nodes string
 }
 
 // rulesAboutOthers returns how many rules about other pods the pod has.
@@ -89,7 +91,7 @@ type binding struct {
 // plan has for which node.
 func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding) {
 	s, plan := r.s, r.plan
-	c = &Cluster{World: s, Filter: r.filter}
+	c = &Cluster{World: s, Filter: r.filter, daemons: r.daemonSets(replay)}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		node := &ClusterNode{
@@ -109,15 +111,35 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 		todo = appendBindings(todo, plan.Launches[i].Pods, node)
 	}
 	for _, node := range c.Nodes[existing:] {
-		c.startDaemons(s, node)
+		c.startDaemons(node)
 	}
 	return c, existing, todo
+}
+
+// daemonSets are the DaemonSets in the order in which their pods come to a new node: as listed in the first replay, then the other way round,
+// then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at the same
+// moment.
+func (r *replays) daemonSets(replay int) func() []snapshot.DaemonSet {
+	return func() []snapshot.DaemonSet {
+		sets := slices.Clone(r.s.DaemonSets)
+		switch replay {
+		case 0:
+		case 1:
+			slices.Reverse(sets)
+		default:
+			for i := range sets {
+				k := i + r.random.n(len(sets)-i)
+				sets[i], sets[k] = sets[k], sets[i]
+			}
+		}
+		return sets
+	}
 }
 
 // Launched is the cluster with the nodes of the plan, as the first of what each may become, with their DaemonSets' pods by the rules of
 // this package, and the node, by name, that the plan has for each pod.
 func Launched(s *snapshot.Snapshot, plan schedule.Plan) (*Cluster, map[*corev1.Pod]string) {
-	r := replays{s: s, plan: plan}
+	r := replays{s: s, plan: plan, nodes: "new"}
 	c, _, todo := r.launched(0)
 	nodes := map[*corev1.Pod]string{}
 	for _, b := range todo {
@@ -128,7 +150,7 @@ func Launched(s *snapshot.Snapshot, plan schedule.Plan) (*Cluster, map[*corev1.P
 
 // carryOut is the cluster after the plan, or the pod that the scheduler refuses, with the pods that terminate now and without them.
 func (r *replays) carryOut(replay int) (*Cluster, string) {
-	s, d := r.s, r.random
+	d := r.random
 	c, existing, todo := r.launched(replay)
 	var stuck []binding
 	late := map[string]int{}
@@ -137,10 +159,13 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 		if try/2%2 == 1 {
 			from = c.withoutTerminating()
 			for _, node := range from.Nodes[existing:] { // those that pods kept off which are gone now
-				from.startDaemons(s, node)
+				from.startDaemons(node)
 			}
 		}
 		after := from.Copy()
+		if try/4%2 == 1 {
+			after.bindNominated()
+		}
 		fresh := map[*ClusterNode]*ClusterNode{}
 		for i, n := range c.Nodes {
 			fresh[n] = after.Nodes[i]
@@ -178,13 +203,26 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 
 // Copy is a cluster with the same pods, to which others can be bound.
 func (c *Cluster) Copy() *Cluster {
-	out := &Cluster{World: c.World, Filter: c.Filter}
+	out := &Cluster{World: c.World, Filter: c.Filter, daemons: c.daemons}
 	for _, n := range c.Nodes {
 		cp := *n
 		cp.Pods = slices.Clone(n.Pods)
 		out.Nodes = append(out.Nodes, &cp)
 	}
 	return out
+}
+
+// bindNominated binds the pods that are nominated, as kube-scheduler does once their places are free. Until then PodTopologySpread counts
+// them on their node for a constraint with an empty selector, too (AddPod), which counts no pod that is bound (countPodsMatchSelector).
+func (c *Cluster) bindNominated() {
+	for _, n := range c.Nodes {
+		for i, p := range n.Pods {
+			if p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" {
+				n.Pods[i] = Bound(p.DeepCopy(), n.Name)
+				n.Pods[i].Status.NominatedNodeName = ""
+			}
+		}
+	}
 }
 
 // withoutTerminating is the cluster once the pods that terminate are gone.
@@ -238,7 +276,7 @@ func (c *Cluster) bind(queue []binding, again bool) []binding {
 
 // first is the cluster with only the first nodes.
 func (c *Cluster) first(nodes int) *Cluster {
-	return &Cluster{Nodes: c.Nodes[:nodes], World: c.World, Filter: c.Filter}
+	return &Cluster{Nodes: c.Nodes[:nodes], World: c.World, Filter: c.Filter, daemons: c.daemons}
 }
 
 // bindThose binds pods of the queue that have a node of the cluster, and returns those that are left.
@@ -255,9 +293,9 @@ func (c *Cluster) bindThose(queue []binding, again bool) []binding {
 }
 
 // startDaemons binds the pods of DaemonSets that belong on the node and that it accepts.
-func (c *Cluster) startDaemons(s *snapshot.Snapshot, node *ClusterNode) {
-	for i := range s.DaemonSets {
-		p := daemonPodFor(&s.DaemonSets[i], node.Name)
+func (c *Cluster) startDaemons(node *ClusterNode) {
+	for _, set := range c.daemons() {
+		p := daemonPodFor(&set, node.Name)
 		if !slices.ContainsFunc(node.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && c.filter(p, node) == "" {
 			node.Pods = append(node.Pods, p)
 		}
@@ -282,14 +320,15 @@ func (c *Cluster) withDaemons(s *snapshot.Snapshot, node *ClusterNode) (with *Cl
 	return with, with.Nodes[slices.Index(c.Nodes, node)]
 }
 
-// keptOff are the DaemonSets' pods that belong on the new node and that other pods keep off it.
+// keptOff are the DaemonSets' pods that belong on the new node and that other pods keep off it, which are of no DaemonSet: one DaemonSet's
+// pod gives its host port to no other's.
 func (n *ClusterNode) keptOff(c *Cluster, s *snapshot.Snapshot) (out []*corev1.Pod) {
 	if n.Existing != nil {
 		return nil
 	}
 	for i := range s.DaemonSets {
 		empty := *n
-		empty.Pods = nil
+		empty.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return !snapshot.DaemonOwned(p) })
 		alone := &Cluster{Nodes: []*ClusterNode{&empty}, World: c.World, Filter: c.Filter}
 		p := daemonPodFor(&s.DaemonSets[i], n.Name)
 		if !slices.ContainsFunc(n.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && alone.filter(p, &empty) == "" {
@@ -327,7 +366,7 @@ func (r *replays) launchedNode(i, replay int) *ClusterNode {
 		out = pick(r.random, outcomes[:min(len(outcomes), 256)]...)
 	}
 	pool := slices.IndexFunc(r.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == l.Pool.Name })
-	return out.node(fmt.Sprintf("new-%d", i), &r.s.Pools[pool], l.ClaimLabels(r.s.Labels))
+	return out.node(fmt.Sprintf("%s-%d", r.nodes, i), &r.s.Pools[pool], l.ClaimLabels(r.s.Labels))
 }
 
 // node is the node as it is once it is initialized.
@@ -427,8 +466,8 @@ func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Clust
 				continue
 			}
 			node := outcome{it, o}.node("one-more", pool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
-			with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true}
-			with.startDaemons(r.s, node)
+			with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true, daemons: c.daemons}
+			with.startDaemons(node)
 			try(with, node, fmt.Sprintf("one more %s of %s in %s as %s", it.Name, pool.NodePool.Name, o.Zone, o.CapacityType))
 		}
 	}

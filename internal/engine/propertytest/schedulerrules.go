@@ -40,6 +40,8 @@ type Cluster struct {
 	EmptyHost bool
 	// Filter states why a scheduler refuses the pod on the node; empty if it accepts it. If it is nil, the rules of this package decide.
 	Filter Filter
+	// daemons returns the DaemonSets in the order in which their pods come to a new node, which may be another for each.
+	daemons func() []snapshot.DaemonSet
 }
 
 // Filter states why a scheduler refuses a pod on a node of the cluster, which is one of its Nodes; empty if it accepts it.

@@ -102,6 +102,35 @@ func (s *PortSet) Clash(taken []HostPort) bool {
 	return slices.ContainsFunc(taken, func(t HostPort) bool { return slices.ContainsFunc(s.byNumber[t.Port], t.conflicts) })
 }
 
+// maxRivals is the number of lists of which one fits up to which Rivals finds them. Who asks about one of them may look at all.
+const maxRivals = 8
+
+// Rivals finds, for each of the lists, the others of which each conflicts with it and with all of these: only one of them fits on a node.
+// Contested are those with conflicts that are not so, or with very many.
+//
+// Cost: the square of the lists.
+func Rivals(lists [][]HostPort) (rivals []Bitset, contested []bool) {
+	with := make([]Bitset, len(lists)) // the list itself, and those that it conflicts with
+	for i := range lists {
+		for k := range lists {
+			if i == k || PortsConflict(lists[i], lists[k]) {
+				with[i].Add(k)
+			}
+		}
+	}
+	rivals, contested = make([]Bitset, len(lists)), make([]bool, len(lists))
+	for i := range lists {
+		all := with[i].Members()
+		contested[i] = len(all) > maxRivals || slices.ContainsFunc(all, func(k int) bool { return !slices.Equal(with[k], with[i]) })
+		for _, k := range all {
+			if k != i && !contested[i] {
+				rivals[i].Add(k)
+			}
+		}
+	}
+	return rivals, contested
+}
+
 // PortsConflict reports whether any port of a and any of b cannot be reserved on one node. Cost: len(a) times len(b).
 func PortsConflict(a, b []HostPort) bool {
 	for _, x := range a {

@@ -109,3 +109,21 @@ func TestBitset(t *testing.T) {
 		}
 	}
 }
+
+// Rivals all conflict with each other. Where one conflicts with two that go together, several may run on a node.
+func TestRivals(t *testing.T) {
+	port := func(ip string, n int32) []resources.HostPort {
+		return []resources.HostPort{{IP: ip, Port: n, Protocol: corev1.ProtocolTCP}}
+	}
+	rivals, contested := resources.Rivals([][]resources.HostPort{
+		port("0.0.0.0", 80), nil, port("0.0.0.0", 80), port("10.0.0.1", 81), port("0.0.0.0", 81), port("10.0.0.2", 81),
+	})
+	for i, want := range [][]int{{2}, nil, {0}, nil, nil, nil} {
+		if got := rivals[i].Members(); !slices.Equal(got, want) {
+			t.Errorf("list %d: rivals %v, want %v", i, got, want)
+		}
+	}
+	if want := []bool{false, false, false, true, true, true}; !slices.Equal(contested, want) {
+		t.Errorf("contested %v, want %v", contested, want)
+	}
+}

@@ -77,4 +77,12 @@ func (sv *solver) readDaemons() {
 		}
 		sv.daemons = append(sv.daemons, d)
 	}
+	ports := make([][]resources.HostPort, len(sv.daemons))
+	for i, d := range sv.daemons {
+		ports[i] = d.Ports
+	}
+	rivals, contested := resources.Rivals(ports)
+	for i, d := range sv.daemons {
+		d.Rivals, d.Contested = rivals[i], contested[i]
+	}
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -55,5 +56,75 @@ func TestSpreadsCountDaemonsOnNewNodes(t *testing.T) {
 		},
 		{"another pod's node", daemons(world(append(web(1, Spread(Zone, 1, "web"), Selects(Zone, "z1")),
 			Pod("x", Requests("cpu", "900m"), Selects(Zone, "z1")))...), agent()), []string{"general m.large z1: w, x"}},
+	})
+}
+
+// TestDaemonsThatWantOneHostPort: of two DaemonSets with one host port, the pod of either comes to a new node. Pods can count on it where
+// both would do, and where only one of them runs.
+func TestDaemonsThatWantOneHostPort(t *testing.T) {
+	port := HostPort("", 80, corev1.ProtocolTCP)
+	web := Pod("agent", Labeled("app", "web"), port)
+	other := func(edit ...func(*corev1.Pod)) *corev1.Pod {
+		return Pod("other", append([]func(*corev1.Pod){port}, edit...)...)
+	}
+	spread := func() []*corev1.Pod {
+		return Pods(3, "w", Labeled("app", "web"), Requests("cpu", "3"), Spread(Zone, 1, "web"))
+	}
+	follower := Pod("f", Near(Host, "web"))
+	checkPlans(t, []planCase{
+		{"a spread that counts both", daemons(world(spread()...), web, other(Labeled("app", "web"))), []string{
+			"general m.large z1: w", "general m.large z2: w", "general m.large z3: w",
+		}},
+		{
+			"room for one of them", daemons(world(Pod("x", Requests("cpu", "700m"))), Pod("agent", Requests("cpu", "200m"), port),
+				other(Requests("cpu", "100m"))), []string{"general m.small: x"},
+		},
+		{"a follower of both", daemons(world(follower), web, other(Labeled("app", "web"))), []string{"general m.small: f"}},
+		{"a follower of one", daemons(world(follower), web, other()), []string{"unschedulable (Topology): f"}},
+		{
+			"a follower of one, and the other runs elsewhere",
+			daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))),
+			[]string{"general m.small: f"},
+		},
+	})
+}
+
+// TestTheFirstPodOfASetWaitsForNodesThatMayBringOne: a new node for another pod may bring a DaemonSet's pod of a set that must be together.
+// kube-scheduler has the set's first pod follow that one, so it gets no node elsewhere in the same plan.
+func TestTheFirstPodOfASetWaitsForNodesThatMayBringOne(t *testing.T) {
+	amd := WithLabel(Type("amd", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "amd64")
+	arm := WithLabel(Type("arm", 0.4, "cpu", "8", "memory", "32Gi", "pods", "110"), Arch, "arm64")
+	types := []*catalog.InstanceType{
+		WithOfferings(amd, Offering("z2", "on-demand", 0.2)),
+		WithOfferings(arm, Offering("z2", "on-demand", 0.4), Offering("z3", "on-demand", 0.4)),
+	}
+	first := Pod("first", Labeled("app", "set"), Near(Host, "set"), Selects(Zone, "z3"))
+	agent := Pod("agent", Labeled("app", "set"), Selects(Arch, "amd64"))
+	inPool := func(pods ...*corev1.Pod) *snapshot.Snapshot {
+		return World([]snapshot.Pool{Pool("general", types)}, pods...)
+	}
+	checkPlans(t, []planCase{
+		{"alone", daemons(inPool(first), agent), []string{"general arm z3: first"}},
+		{"beside a node that may bring one", daemons(inPool(first, Pod("x", Selects(Zone, "z2"))), agent), []string{
+			"general amd z2: x", "unschedulable (Topology): first",
+		}},
+	})
+}
+
+// TestNewDomainsMakeNoRoomByPodsThatWait: a pod that is one too many beside a new domain needs another pod there. Where two spreads cross,
+// that other pod may have to wait for the first.
+func TestNewDomainsMakeNoRoomByPodsThatWait(t *testing.T) {
+	amd := WithLabel(Type("amd", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "amd64")
+	arm := WithLabel(Type("arm", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "arm64")
+	types := []*catalog.InstanceType{WithOfferings(amd, Offering("z3", "on-demand", 0.1)), WithOfferings(arm, Offering("z2", "on-demand", 0.1))}
+	web := []func(*corev1.Pod){Labeled("app", "web"), Requests("cpu", "500m")}
+	world := func(edit ...func(*corev1.Pod)) *snapshot.Snapshot {
+		s := World([]snapshot.Pool{Pool("general", types)}, Pods(3, "w", append(edit, web...)...)...)
+		return daemons(withNodes(s, occupied("old", "z2", Pods(2, "old", web...)...)), Pod("agent", Labeled("app", "web")))
+	}
+	checkPlans(t, []planCase{
+		{"spreads over zones and architectures", world(Spread(Zone, 1, "web"), Spread(Arch, 3, "web", onAllNodes)), []string{
+			"general amd z3: w x2", "unschedulable (Topology): w",
+		}},
 	})
 }

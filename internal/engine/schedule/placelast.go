@@ -3,6 +3,7 @@ package schedule
 import (
 	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -49,9 +50,9 @@ func (r *run) decideDaemons() {
 	}
 }
 
-// decideAllDaemons does so for all nodes, when that round begins.
+// decideAllDaemons does so for all nodes.
 func (r *run) decideAllDaemons() {
-	if r.round != spreadRound {
+	if r.round < spreadRound {
 		return
 	}
 	for _, b := range r.bins.All() {
@@ -62,7 +63,7 @@ func (r *run) decideAllDaemons() {
 // forgetForesight lets waiting pods have the places that were kept for pods of DaemonSets that do not come. It returns whether there are
 // any.
 func (r *run) forgetForesight() bool {
-	if len(r.topology.CountedDaemons()) == 0 || !r.topology.ForgetForesight() {
+	if !r.topology.ForgetForesight() {
 		return false
 	}
 	r.generation++
@@ -77,7 +78,6 @@ func (r *run) daemonsTooMany() (repeat bool) {
 	if len(r.topology.CountedDaemons()) == 0 || r.bins.Len() == 0 {
 		return false
 	}
-	repeat = r.foundersMisled()
 	for _, g := range r.topology.Groups() {
 		if !g.CountsDaemons() || g.OverHosts() {
 			continue
@@ -101,18 +101,54 @@ func (r *run) daemonsTooMany() (repeat bool) {
 	return repeat
 }
 
-// foundersMisled finds the sets of pods that must be together and have a first pod that has chosen a domain, while nodes for other pods
-// may bring DaemonSets' pods of the set to others: kube-scheduler may find these first, and then only their domains will do. Such first
-// pods come last from then on. It returns whether there are any.
+// foundersMisled finds the sets of pods that must be together and have a first pod that has chosen a domain, while others of the set come
+// to other domains before: kube-scheduler finds these, and then only their domains will do. Nodes for other pods may bring DaemonSets' pods
+// of the set, and pods on existing nodes wait for no node. Such first pods come last from then on. It returns whether there are any.
 //
-// Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets.
+// Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets, or of the plan on existing nodes; the classes for
+// the others.
 func (r *run) foundersMisled() (some bool) {
+	if r.bins.Len() == 0 {
+		return false
+	}
 	for _, g := range r.topology.Groups() {
-		if g.Type() == topology.Affinity && len(g.Daemons()) > 0 && g.EmptyBefore() && r.founderMisled(g) {
+		if g.Type() != topology.Affinity || !g.EmptyBefore() {
+			continue
+		}
+		if len(g.Daemons()) > 0 && r.founderMisled(g) || r.foundsElsewhere(g) {
 			some = r.topology.FoundLast(g) || some
 		}
 	}
 	return some
+}
+
+// foundsElsewhere reports whether a pod that follows the set is on a planned node in a domain to which no pod of the set on an existing node
+// comes.
+//
+// Cost: the classes; if there is such a pod, the pods of the plan on existing nodes, and planned nodes and their classes.
+func (r *run) foundsElsewhere(g *topology.Group) bool {
+	r.steps += len(r.classes)
+	if !slices.ContainsFunc(r.classes, func(c *class) bool { return c.onExisting > 0 && slices.Contains(c.Matches(), g) }) {
+		return false
+	}
+	onExisting := map[string]bool{}
+	for _, n := range r.nodes.All() {
+		d, has := n.Topology().Domain(g.Key())
+		for _, pod := range n.Placement().Pods {
+			r.steps++
+			onExisting[d] = onExisting[d] || has && g.Selects(pod)
+		}
+	}
+	return slices.ContainsFunc(r.bins.All(), func(b *bin.Bin) bool {
+		d, single := b.Candidates().Domain(g.Key())
+		for c := range b.Contents() {
+			r.steps++
+			if slices.Contains(c.Levels()[len(c.Levels())-1].Groups(), g) && slices.Contains(c.Matches(), g) && !(single && onExisting[d]) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (r *run) founderMisled(g *topology.Group) bool {

@@ -99,10 +99,11 @@ func (r *run) plan() (o *outcome, again bool) {
 	}
 	if !r.budget.FirstFitOnly {
 		r.coverExactly()
+		r.decideAllDaemons() // of the nodes that it has made
 	}
-	// After the exact cover, which replaces nodes, since all three count pods on nodes. The first that finds something is
+	// After the exact cover, which replaces nodes, since all of these count pods on nodes. The first that finds something is
 	// enough: the run is repeated, and looks for the others again.
-	if r.intrusions() || r.hostsTooFull() || r.daemonsTooMany() {
+	if r.intrusions() || r.hostsTooFull() || r.foundersMisled() || r.daemonsTooMany() {
 		return nil, true
 	}
 	bins := r.bins.Len()

@@ -178,10 +178,8 @@ func (p *Problem) applyLaunch(l *Launch) {
 	t.TakeLargest(l.InstanceTypes)
 	sv.topology.AddLaunched(l.Requirements, t.ForTopology())
 	sv.slots.TakeNamed(l.Reservations(sv.s.Labels.ReservationID))
-	for _, number := range t.DaemonsOn(sv.topology.CountedDaemons()) {
-		if may, surely := t.Candidates(l.Requirements).MayGet(number, nil); may {
-			sv.topology.CountLaunchedDaemon(topology.ComingDaemon{Number: number, Surely: surely}, l.Requirements, t.ForTopology())
-		}
+	for _, coming := range t.Candidates(l.Requirements).Coming(sv.topology.CountedDaemons(), nil) {
+		sv.topology.CountLaunchedDaemon(coming, l.Requirements, t.ForTopology())
 	}
 	for _, pod := range l.Pods {
 		queued := p.find(pod)

@@ -12,12 +12,12 @@ import (
 // Near are the groups of the pod's required affinity, one per topology key. As in kube-scheduler, a pod counts only if
 // all terms select it, whatever their keys.
 func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Group {
-	if len(terms) < 2 {
-		var out []*Group
-		for i := range terms {
-			out = append(out, r.Affinity(Affinity, pod, &terms[i]))
-		}
-		return out
+	if len(terms) == 0 {
+		return nil
+	}
+	apart := r.waitsForEnd(pod)
+	if len(terms) == 1 && !apart {
+		return []*Group{r.Affinity(Affinity, pod, &terms[0])}
 	}
 	all := r.term(Affinity, pod, &terms[0])
 	keys := []string{all.key}
@@ -33,10 +33,13 @@ func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Grou
 	if len(keys) > 1 {
 		id = "with " + strings.Join(slices.Sorted(slices.Values(keys)), ",")
 	}
+	if apart {
+		id += " apart"
+	}
 	out := make([]*Group, 0, len(keys))
 	for _, key := range keys {
 		out = append(out, r.intern(&Group{
-			typ: Affinity, key: key, selector: all.selector, namespaces: all.namespaces, allNamespaces: all.allNamespaces,
+			typ: Affinity, key: key, selector: all.selector, namespaces: all.namespaces, allNamespaces: all.allNamespaces, apart: apart,
 		}, id))
 	}
 	for i, g := range out {
@@ -75,7 +78,7 @@ func (g *Group) intersectNamespaces(other *Group) {
 // the cluster is counted in any domain of any of the set's keys: it does not matter whether the pod could follow one
 // there. Undecided pods on the planned node at hand are in the same domain as the pod, wherever that comes up.
 func (v *View) bootstrap() bool {
-	if !v.self || v.g.foundsLast || v.g.undecided > v.ownUndecided || v.g.populated() {
+	if !v.self || v.g.foundsLast || v.g.foundsNever || v.g.undecided > v.ownUndecided || v.g.populated() {
 		return false
 	}
 	return v.ownUndecided > 0 || !slices.ContainsFunc(v.g.others, func(g *Group) bool { return !g.Empty() })

@@ -73,7 +73,7 @@ func (a *arrivals) onNew(g *Group, domain string) int {
 			a.leavesOut = true
 			continue
 		}
-		if here, some := p.Labels.Arriving(a.r.certainIn(g.daemons, p, g.key, domain), g.key, domain); some && (!found || here < n) {
+		if here, some := p.Labels.Arriving(g.daemons, a.r.certainIn(g.daemons, p, g.key, domain), g.key, domain); some && (!found || here < n) {
 			n, found = here, true
 		}
 	}
@@ -221,19 +221,24 @@ func (r *Registry) ForgetForesight() (changed bool) {
 }
 
 // FoundLast has the first pod of a set choose a domain only once nothing else lets a pod be placed: nodes for other pods bring DaemonSets'
-// pods to another domain, and it can be scheduled only there. It returns whether that is new. ResetForesight takes it back.
+// pods to another domain, and it can be scheduled only there. If such nodes are still planned then, it waits for the next plan, which knows
+// what they have become. It returns whether that is new. ResetForesight takes it back.
 func (r *Registry) FoundLast(g *Group) (changed bool) {
-	if g.foundedLast {
+	switch {
+	case !g.foundedLast:
+		g.foundsLast, g.foundedLast = true, true
+	case !g.foundsNever:
+		g.foundsNever = true
+	default:
 		return false
 	}
-	g.foundsLast, g.foundedLast = true, true
 	return true
 }
 
 // ResetForesight lets spreads count the pods of DaemonSets as nodes bring them again.
 func (r *Registry) ResetForesight() {
 	for _, g := range r.groups {
-		g.foundsLast, g.foundedLast = false, false
+		g.foundsLast, g.foundedLast, g.foundsNever = false, false, false
 		if g.arrivals != nil {
 			g.arrivals.foreseen, g.arrivals.foresights = nil, 0
 		}

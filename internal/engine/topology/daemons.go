@@ -20,8 +20,8 @@ type daemon struct {
 	// follows are the affinity groups that count its pods; apart are the groups of anti-affinity that do, and its own,
 	// Inverse ones. Spreads are those that count its pods.
 	follows, apart, spreads []*Group
-	// keepers are the groups of anti-affinity over whole domains that keep its pods out; contested is true if another DaemonSet has one of
-	// its host ports.
+	// keepers are the groups of anti-affinity over whole domains that keep its pods out; contested is true if other DaemonSets have some of
+	// its host ports, and are not its rivals.
 	keepers   []*Group
 	contested bool
 }
@@ -34,11 +34,25 @@ type ComingDaemon struct {
 	Number int
 	// Surely is false where it depends on what the node becomes.
 	Surely bool
+	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes.
+	Rivals resources.Bitset
 }
 
-// AddDaemon adds a DaemonSet, before groups are made.
-func (r *Registry) AddDaemon(name string, pod *corev1.Pod) {
-	r.daemons = append(r.daemons, daemon{name: name, pod: pod})
+// Among reports whether the pod counts among those of DaemonSets of which a group counts the pods: not, if that of a rival counts in its
+// place, by whichever number is lower. Surely is true if the pod comes, or another one that counts does.
+func (c *ComingDaemon) Among(of resources.Bitset) (counts, surely bool) {
+	counts, surely = true, c.Surely
+	for _, rival := range c.Rivals.Members() {
+		in := of.Has(rival)
+		counts, surely = counts && !(in && rival < c.Number), surely && in
+	}
+	return counts, surely
+}
+
+// AddDaemon adds a DaemonSet, before groups are made. Contested is true if others want its host ports that do not want each other's: then
+// it is not known which of them come.
+func (r *Registry) AddDaemon(name string, pod *corev1.Pod, contested bool) {
+	r.daemons = append(r.daemons, daemon{name: name, pod: pod, contested: contested})
 }
 
 // countComing counts the pods that are still to come to nodes for a new group.
@@ -72,12 +86,13 @@ func (r *Registry) declareDaemons() {
 // addComing counts a pod to come in the domains of its node, times by. Of a claim without an instance, pods that keep
 // apart avoid each domain that it may come up in.
 func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
-	if g.typ == Affinity && !c.Surely {
+	counts, surely := c.Among(r.selectedRivals(g, &c))
+	if g.typ == Affinity && !surely || g.typ == Spread && !counts {
 		return
 	}
 	if domain, single := n.Domain(g.key); single {
 		g.AddRunning(n, by)
-		if g.typ == Spread && (!c.Surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
+		if g.typ == Spread && (!surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
 			if g.unsure == nil {
 				g.unsure = map[string]int{}
 			}
@@ -90,6 +105,16 @@ func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 			g.addRunning(d, by)
 		}
 	}
+}
+
+// selectedRivals are the rivals with pods that the group selects.
+func (r *Registry) selectedRivals(g *Group, c *ComingDaemon) (out resources.Bitset) {
+	for _, number := range c.Rivals.Members() {
+		if g.selects(r.daemons[number].pod) {
+			out.Add(number)
+		}
+	}
+	return out
 }
 
 // AddComing counts the pods that are still to come to the node, times by: for nodes that are removed, and return.
@@ -145,16 +170,16 @@ type CountedDaemon struct {
 // CountDaemon counts the pod of a DaemonSet that comes with the planned node, and returns the groups that do. Pods
 // that follow it need to know that it comes, whatever the node is launched as; pods that keep apart avoid it where it
 // may, and spreads need to know both. Those that keep apart on the node itself do so by the choice of types.
-func (r *Registry) CountDaemon(number int, at *NewNode, surely bool) []CountedDaemon {
-	d, out := &r.daemons[number], []CountedDaemon(nil)
-	surely = surely && !r.MayBeKeptOff(number, at)
+func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
+	d, out := &r.daemons[c.Number], []CountedDaemon(nil)
+	c.Surely = c.Surely && !r.MayBeKeptOff(c.Number, at)
 	add := func(g *Group, surely bool) {
 		r.countNew(g, at, 1, surely)
 		g.bring(at, 1)
 		out = append(out, CountedDaemon{g, surely})
 	}
 	for _, g := range d.follows {
-		if surely {
+		if _, surely := c.Among(g.daemons); surely {
 			add(g, true)
 		}
 	}
@@ -164,7 +189,9 @@ func (r *Registry) CountDaemon(number int, at *NewNode, surely bool) []CountedDa
 		}
 	}
 	for _, g := range d.spreads {
-		add(g, surely)
+		if counts, surely := c.Among(g.daemons); counts {
+			add(g, surely)
+		}
 	}
 	return out
 }
@@ -177,9 +204,11 @@ func (r *Registry) UncountDaemon(c CountedDaemon, at *NewNode) {
 
 // CountLaunchedDaemon is CountDaemon for a node that is being launched.
 func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, pool Pool) {
+	d.Surely = d.Surely && !r.MayBeKeptOff(d.Number, &NewNode{Labels: node, Pool: pool})
 	for _, list := range r.daemons[d.Number].groups() {
 		for _, g := range list {
-			if g.typ != Affinity || d.Surely && !r.MayBeKeptOff(d.Number, &NewNode{Labels: node, Pool: pool}) {
+			counts, surely := d.Among(g.daemons)
+			if surely || counts && g.typ == Spread || g.typ == AntiAffinity || g.typ == Inverse {
 				r.CountLaunched(g, node, pool)
 			}
 		}

@@ -42,10 +42,13 @@ type Group struct {
 	claim string
 	// others are the groups of the same affinity over other keys: they count the same pods. Affinity only.
 	others []*Group
+	// apart is true if the group's pods keep away from pods that are about to be gone. Affinity only.
+	apart bool
 	// pin is the only domain that a first pod may choose; empty if it may choose any.
 	pin string
-	// foundsLast is true while the first pod must not choose a domain, foundedLast once that was tried: see FoundLast.
-	foundsLast, foundedLast bool
+	// foundsLast is true while the first pod must not choose a domain, foundedLast once that was tried, and foundsNever once that was no
+	// use: see FoundLast.
+	foundsLast, foundedLast, foundsNever bool
 	// daemons are the DaemonSets, by number, with pods that the group counts, or that declare it.
 	daemons resources.Bitset
 	// maxSkew, minDomains and filter: spread only.
@@ -172,7 +175,10 @@ func (g *Group) Selector() string { return g.selector.String() }
 // NodeLabels are the labels of nodes by which the group distinguishes  which pods count: its key, and what a filter queries.
 func (g *Group) NodeLabels() []string { return append([]string{g.key}, g.filter.labelKeys()...) }
 
-// selects reports whether the pod counts for the group, wherever it is.
+// Selects reports whether the pod counts for the group, wherever it is.
+func (g *Group) Selects(pod *corev1.Pod) bool { return g.selects(pod) }
+
+// selects is Selects.
 func (g *Group) selects(pod *corev1.Pod) bool {
 	switch {
 	case g.typ == Spread && g.selector.Empty():

@@ -8,9 +8,10 @@ import (
 )
 
 // The anti-affinity of another pod may keep a DaemonSet's pod off a new node, and so may the host port of another DaemonSet. Such a pod
-// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it.
+// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it. Of DaemonSets that all want one host port,
+// one comes: pods can count on it if they can on each of them (ComingDaemon.Among).
 
-// MayBeKeptOff reports whether the DaemonSet's pod may not come to the planned node, although it belongs there.
+// MayBeKeptOff reports whether the DaemonSet's pod may not come to the planned node, although it belongs there, and no rival comes instead.
 func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {
 	d := &r.daemons[number]
 	return d.contested || slices.ContainsFunc(d.keepers, func(g *Group) bool {
@@ -23,7 +24,8 @@ func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {
 	})
 }
 
-// Outside is what the planned node must require so that nothing keeps the DaemonSet's pod off it; false if that is not in its labels.
+// Outside is what the planned node must require so that nothing but a rival keeps the DaemonSet's pod off it; false if that is not in its
+// labels.
 func (r *Registry) Outside(number int, at *NewNode) (requirement.Set, bool) {
 	d, out := &r.daemons[number], []requirement.Requirement(nil)
 	for _, g := range d.keepers {
@@ -88,9 +90,6 @@ func (r *Registry) findKeepers() {
 		d := &r.daemons[i]
 		_, blocking := r.Find(d.pod)
 		d.keepers = slices.DeleteFunc(blocking, func(g *Group) bool { return g.OverHosts() })
-		d.contested = slices.ContainsFunc(r.daemons, func(other daemon) bool {
-			return other.pod != d.pod && resources.PortsConflict(resources.HostPorts(other.pod), resources.HostPorts(d.pod))
-		})
 		r.keepsOff = r.keepsOff || d.contested || len(d.keepers) > 0
 	}
 	if !r.keepsOff {

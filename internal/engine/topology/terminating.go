@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,8 @@ const usualStart = time.Minute
 //
 // Two kinds are treated as gone: those that leave their place to a pod soon, since their grace period is about to end,
 // and those that are drained from a node that is being removed. The first kind still counts for pods that follow it, but for one that
-// keeps others away itself: as long as it is there, it may keep them away, too.
+// keeps others away itself: as long as it is there, it may keep them away, too. Nor does it for followers that keep away from such pods:
+// they may have to wait for one to be gone, and then the one that they follow is gone as well.
 func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	switch {
 	case snapshot.Terminal(pod):
@@ -28,9 +30,39 @@ func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	case g.typ == Spread || g.claim != "":
 		return false
 	case g.typ == Affinity:
-		return !r.endsSoon(pod) || !n.Deleting && len(RequiredAntiAffinity(pod)) == 0
+		return !r.endsSoon(pod) || !g.apart && !n.Deleting && len(RequiredAntiAffinity(pod)) == 0
 	}
 	return snapshot.DaemonOwned(pod) || !r.endsSoon(pod) // the next pod of a DaemonSet comes to the same node
+}
+
+// waitsForEnd reports whether the pod keeps away from some that terminate and are about to be gone.
+//
+// Cost: the pods that terminate, for each of its terms; all pods on nodes, the first time.
+func (r *Registry) waitsForEnd(pod *corev1.Pod) bool {
+	terms := RequiredAntiAffinity(pod)
+	if len(terms) == 0 || len(r.ending()) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
+		r.steps += len(r.ending())
+		return slices.ContainsFunc(r.ending(), r.term(AntiAffinity, pod, &t).selects)
+	})
+}
+
+// ending are the pods on nodes that terminate and are about to be gone.
+func (r *Registry) ending() []*corev1.Pod {
+	if r.endSoon == nil {
+		r.endSoon = []*corev1.Pod{}
+		for _, n := range r.nodes {
+			r.steps += len(n.Pods)
+			for _, pod := range n.Pods {
+				if snapshot.Terminating(pod) && !snapshot.Terminal(pod) && r.endsSoon(pod) {
+					r.endSoon = append(r.endSoon, pod)
+				}
+			}
+		}
+	}
+	return r.endSoon
 }
 
 // endsSoon reports whether the pod will be gone by the time at which a new node could take its place. A pod with a

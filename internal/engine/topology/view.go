@@ -166,7 +166,13 @@ func (v *View) keepsSkew(domain string, n, floor int) bool {
 		may, surely := v.comingTo(domain)
 		n, unsure, floor = n+may, may-surely, v.g.minCountBeside(domain)
 	}
-	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n-unsure)
+	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n-unsure-v.maybeLater())
+}
+
+// maybeLater is one if kube-scheduler may find the pod's domain without the pod: another spread may have it wait for those that the domain
+// is to make room for. Spread only.
+func (v *View) maybeLater() int {
+	return btoi(v.self && len(v.g.filter.present) > 0)
 }
 
 // allowed returns those of the domains that the pod may join. The result is in the memory of the argument.

@@ -70,6 +70,9 @@ func (c *check) antiAffinityOf(m *scheduledPod, r *affinityTerm, in map[string][
 type affinitySet struct {
 	terms  []*selection
 	owners []*scheduledPod
+	// apart is true if the pod keeps away from pods that are about to be gone. As long as it could follow such a pod, it may have to keep away
+	// from another.
+	apart bool
 }
 
 // affinitySetOf reads the terms of a pod; nil if it has none.
@@ -78,11 +81,18 @@ func (c *check) affinitySetOf(pod *corev1.Pod) *affinitySet {
 	if len(terms) == 0 {
 		return nil
 	}
-	out := &affinitySet{}
+	out := &affinitySet{apart: c.waitsForEnd(pod)}
 	for i := range terms {
 		out.terms = append(out.terms, c.affinitySelection(pod, &terms[i]))
 	}
 	return out
+}
+
+// waitsForEnd reports whether the pod has anti-affinity to a pod that is about to be gone.
+func (c *check) waitsForEnd(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(requiredAntiAffinity(pod), func(t corev1.PodAffinityTerm) bool {
+		return slices.ContainsFunc(c.selected(c.affinitySelection(pod, &t)), func(m *scheduledPod) bool { return m.endsSoon })
+	})
 }
 
 func (s *affinitySet) id() string {
@@ -90,7 +100,7 @@ func (s *affinitySet) id() string {
 	for _, t := range s.terms {
 		fmt.Fprintf(&out, "%q", t.id())
 	}
-	return out.String()
+	return fmt.Sprint(out.String(), s.apart)
 }
 
 // has reports whether the pod matches all terms.
@@ -192,6 +202,9 @@ type schedulingOrder struct {
 
 func (a *schedulingOrder) place(m *scheduledPod) {
 	for _, s := range a.counted[m] {
+		if s.apart && m.endsSoon {
+			continue
+		}
 		a.on[s][m.at] = true
 		for _, key := range s.keys() {
 			if d, ok := m.at.label(key).single(); ok {
@@ -276,7 +289,7 @@ func (a *schedulingOrder) mayBeFirst(m *scheduledPod) bool {
 	}
 	return !slices.ContainsFunc(a.c.selected(s.terms[0]), func(o *scheduledPod) bool {
 		later := o.placedByPlan || o.daemon
-		return o != m && o.attracts && s.has(o.pod) && s.counts(o.at) && (!later || a.isFirst(o, s))
+		return o != m && o.attracts && !(s.apart && o.endsSoon) && s.has(o.pod) && s.counts(o.at) && (!later || a.isFirst(o, s))
 	})
 }
 

@@ -277,6 +277,7 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 	}
 	total, attached := amounts{}, map[string]int{} // volumes by driver; a claim that daemons share counts for each
 	total.add(requests(f.pod, false))
+	var daemons []*corev1.Pod
 	own := attachedClaims{}
 	own.add(f.c.mounts(f.pod))
 	for i := range f.c.s.DaemonSets {
@@ -284,7 +285,7 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 		if !f.c.daemon(d) || !tolerated(d, f.pool.NodePool.Spec.Template.Spec.Taints) || !f.mightRun(d, it) {
 			continue
 		}
-		total.add(requests(d, true))
+		daemons = append(daemons, d)
 		if _, found := portConflict(ports(f.pod), ports(d)); found {
 			return false
 		}
@@ -294,6 +295,7 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 			attached[driver] += len(claims)
 		}
 	}
+	total.add(daemonRequests(daemons).list())
 	for driver, claims := range own {
 		if limit, known := it.VolumeLimits[driver]; known && len(claims)+attached[driver] > limit {
 			return false

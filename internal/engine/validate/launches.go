@@ -178,7 +178,6 @@ func (c *check) resources(pl *host) {
 	}
 	always, mixed := c.daemons(pl)
 	for _, d := range always {
-		total.add(requests(d, true))
 		if p, found := portConflict(ports(d), taken); found {
 			c.failAt(at, "%s: pod %s uses %s of daemon %s", pl.name, name(p.pod), p, d.Name)
 		}
@@ -190,7 +189,7 @@ func (c *check) resources(pl *host) {
 			continue
 		}
 		checked[out.it] = plain
-		c.outcomeFits(pl, out, load{total: total, ports: taken}, mixed)
+		c.outcomeFits(pl, out, load{total: total, ports: taken, daemons: always}, mixed)
 		for r, q := range asked {
 			if have := out.allocatable(r); q.Sign() > 0 && q.Cmp(have) > 0 {
 				c.failAt(at, "%s requests %s %s, more than the %s of %s", pl.name, q.String(), r, have.String(), out.it.Name)
@@ -199,30 +198,31 @@ func (c *check) resources(pl *host) {
 	}
 }
 
-// load describes what runs on a launch whatever it becomes: the sum of its requests, and the host ports that it uses.
+// load describes what runs on a launch whatever it becomes: the sum of what its pods request, the host ports that they use, and DaemonSets'
+// pods.
 type load struct {
-	total amounts
-	ports []port
+	total   amounts
+	ports   []port
+	daemons []*corev1.Pod
 }
 
 // outcomeFits: the outcome holds the pods and those daemons that run on some outcomes only.
 func (c *check) outcomeFits(pl *host, out outcome, always load, mixed []*corev1.Pod) {
-	total := always.total
+	total, daemons := amounts{}, slices.Clone(always.daemons)
 	at := []*host{pl}
+	total.add(always.total.list())
 	if len(mixed) > 0 {
-		all := amounts{}
-		all.add(total.list())
 		for _, d := range mixed {
 			if !c.daemonOn(d, pl, out) {
 				continue
 			}
-			all.add(requests(d, true))
+			daemons = append(daemons, d)
 			if p, found := portConflict(ports(d), always.ports); found {
 				c.failAt(at, "%s as %s: pod %s uses %s of daemon %s", pl.name, out.it.Name, name(p.pod), p, d.Name)
 			}
 		}
-		total = all
 	}
+	total.add(daemonRequests(daemons).list())
 	for r, q := range total {
 		if have := out.allocatable(r); q.Sign() > 0 && q.Cmp(have) > 0 {
 			c.failAt(at, "%s as %s in %s: %s %s requested, %s allocatable", pl.name, out.it.Name, out.o.Zone, q.String(), r, have.String())

@@ -21,7 +21,7 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 		return m
 	}
 	left := pod.DeletionTimestamp.Sub(c.s.Now)
-	if soon := left < nodeStart && left > -nodeStart; soon {
+	if m.endsSoon = left < nodeStart && left > -nodeStart; m.endsSoon {
 		m.repels = slices.ContainsFunc(pod.OwnerReferences, isDaemonSet)      // its successor comes to the same node
 		m.attracts = !at.node.Deleting && len(requiredAntiAffinity(pod)) == 0 // else it may keep its followers away
 	}

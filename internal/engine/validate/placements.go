@@ -84,12 +84,13 @@ func isDaemonSet(o metav1.OwnerReference) bool {
 
 // expected returns what DaemonSets will still take of the node, beyond what their running pods take.
 func (c *check) expected(pl *host, running amounts) amounts {
-	out := amounts{}
+	var daemons []*corev1.Pod
 	for i := range c.s.DaemonSets {
 		if pod := c.s.DaemonSets[i].Pod; c.belongs(pod, pl) {
-			out.add(requests(pod, true))
+			daemons = append(daemons, pod)
 		}
 	}
+	out := daemonRequests(daemons)
 	for r, q := range out {
 		q.Sub(running[r])
 		if q.Sign() < 0 {

@@ -24,6 +24,8 @@ type scheduledPod struct {
 	active bool
 	// repels is true if anti-affinity counts the pod, and its own holds; attracts if affinity counts it.
 	repels, attracts bool
+	// endsSoon is true of a pod that terminates, and is about to be gone.
+	endsSoon bool
 	// daemon is true for a DaemonSet's pod that comes with its node.
 	daemon bool
 }

@@ -134,6 +134,31 @@ func (p port) conflicts(o port) bool {
 	return p.disk == o.disk && p.number == o.number && p.protocol == o.protocol && (p.ip == o.ip || all(p.ip) || all(o.ip))
 }
 
+// daemonRequests returns what the pods of DaemonSets take of a node that each of them belongs on. Of those that want one host port, one
+// comes, and the others stay pending: NodePorts refuses them.
+func daemonRequests(daemons []*corev1.Pod) amounts {
+	var together [][]*corev1.Pod // each list are pods of which just one comes
+	for _, d := range daemons {
+		at := slices.IndexFunc(together, func(list []*corev1.Pod) bool {
+			return !slices.ContainsFunc(list, func(o *corev1.Pod) bool { _, found := portConflict(ports(d), ports(o)); return !found })
+		})
+		if at < 0 {
+			together = append(together, nil)
+			at = len(together) - 1
+		}
+		together[at] = append(together[at], d)
+	}
+	out := amounts{}
+	for _, list := range together {
+		most := amounts{}
+		for _, d := range list {
+			most.raise(amounts(requests(d, true)))
+		}
+		out.add(most.list())
+	}
+	return out
+}
+
 // portConflict finds two pods with the same host port.
 func portConflict(mine, taken []port) (port, bool) {
 	for _, a := range mine {

@@ -79,7 +79,8 @@ func (c *check) launchableIn(sp *spread, pod *corev1.Pod, pool *snapshot.Pool, d
 	return false
 }
 
-// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states.
+// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states. Pods that are there may keep it
+// out by their own anti-affinity over the same key.
 func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 	var outcomes []outcome
 	for _, it := range f.pool.InstanceTypes {
@@ -90,7 +91,13 @@ func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 			}
 		}
 	}
-	rules := slices.DeleteFunc(f.c.topologyRules(f.pod, f.c.affinitySetOf(f.pod)), func(r topologyRule) bool { return r.key == sp.key })
+	rules := f.c.topologyRules(f.pod, f.c.affinitySetOf(f.pod))
+	if slices.ContainsFunc(rules, func(r topologyRule) bool {
+		return r.key == sp.key && r.mayLackDomain && !r.allows(nameless(domain)) // another pod's anti-affinity keeps the pod out
+	}) {
+		return false
+	}
+	rules = slices.DeleteFunc(rules, func(r topologyRule) bool { return r.key == sp.key })
 	if len(outcomes) == 0 || slices.ContainsFunc(rules, func(r topologyRule) bool {
 		return r.key == corev1.LabelHostname && !r.allows("")
 	}) {
@@ -98,4 +105,12 @@ func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 	}
 	_, ok := f.choose(outcomes, rules, nil)
 	return ok
+}
+
+// nameless is the domain as rules name it: a new host has no name there.
+func nameless(domain string) string {
+	if domain == newHost {
+		return ""
+	}
+	return domain
 }

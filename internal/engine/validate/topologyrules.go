@@ -94,7 +94,7 @@ func (c *check) roomBeside(sp *spread, counts map[string]int, n int) bool {
 func (c *check) affinityRules(pod *corev1.Pod, s *affinitySet) []topologyRule {
 	in, founds := map[topologyPair]bool{}, s.has(pod)
 	for _, m := range c.selected(s.terms[0]) {
-		if !m.attracts || !s.has(m.pod) {
+		if !m.attracts || s.apart && m.endsSoon || !s.has(m.pod) {
 			continue
 		}
 		for _, key := range s.keys() {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -297,4 +298,30 @@ func ebsDisk(p *corev1.Pod) {
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{
 		AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"},
 	}})
+}
+
+// A zone is not one that a spread leaves empty if the anti-affinity of a pod there keeps the spread's pods out of it.
+func TestAZoneThatAnotherPodKeepsFreeIsNotEmptier(t *testing.T) {
+	two := WithOfferings(Type("m.two", 0.1, "cpu", "4", "memory", "16Gi", "pods", "110"), Offering("z1", "on-demand", 0.1), Offering("z2", "on-demand", 0.1))
+	world := func(running ...func(*corev1.Pod)) *snapshot.Snapshot {
+		s := World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{two})},
+			Pods(2, "a", Labeled("app", "a"), Selects(corev1.LabelInstanceTypeStable, "m.two"), Spread(Zone, 1, "a"))...)
+		s.Nodes = []snapshot.Node{Node("n1", "general", func(n *snapshot.Node) {
+			n.Labels[Zone], n.Pods = "z1", []*corev1.Pod{Bound(Pod("alone", running...), "n1")}
+		})}
+		return s
+	}
+	s := world(Apart(Zone, "a"))
+	p := schedule.Solve(s, schedule.Budget{})
+	if len(p.Rejected) > 0 || len(p.Launches) != 1 {
+		t.Fatalf("%d pods rejected, %d launches", len(p.Rejected), len(p.Launches))
+	}
+	if err := validate.Plan(s, p); err != nil {
+		t.Error(err)
+	}
+	without := world()
+	p.Launches[0].Pods = without.Pods
+	if err := validate.Plan(without, p); err == nil || !strings.Contains(err.Error(), "z1 none, where a node could be launched") {
+		t.Errorf("without the anti-affinity: got %v", err)
+	}
 }

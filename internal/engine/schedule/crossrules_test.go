@@ -1,0 +1,42 @@
+package schedule_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// TestNodesHaveADomainWhereRulesCross: a pod without a rule over architectures may get a node that leaves its architecture open, and those
+// that spread over architectures come first. They cannot where it has to follow them.
+func TestNodesHaveADomainWhereRulesCross(t *testing.T) {
+	amd := WithOfferings(WithLabel(Type("amd", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "amd64"),
+		Offering("z2", "on-demand", 0.2), Offering("z3", "spot", 0.2))
+	inPool := func(pods ...*corev1.Pod) *snapshot.Snapshot {
+		arm := occupied("old", "z1", Pod("old"))
+		arm.Labels[Arch] = "arm64"
+		return withNodes(World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{amd})}, pods...), arm)
+	}
+	web, onArchitectures := Labeled("app", "web"), Spread(Arch, 1, "web")
+	checkPlans(t, []planCase{
+		{"a pod that follows them onto its host", inPool(
+			Pod("first", web, Requests("cpu", "3"), Near(Host, "web"), Selects(Zone, "z3")),
+			Pod("spread", web, Requests("cpu", "2"), onArchitectures),
+		), []string{"general amd z3: first", "unschedulable (Topology): spread"}},
+	})
+}
+
+// TestTheFirstPodOfASetWaitsForThoseOnExistingNodes: kube-scheduler binds these at once, and the first pod of a set that must be together
+// then has to follow them.
+func TestTheFirstPodOfASetWaitsForThoseOnExistingNodes(t *testing.T) {
+	small := Node("n1", "general", func(n *snapshot.Node) { n.Allocatable = Resources("cpu", "1", "memory", "4Gi", "pods", "110") })
+	web := Labeled("app", "web")
+	large := Pod("large", web, Requests("cpu", "3"), Near(Host, "web"))
+	checkPlans(t, []planCase{
+		{"none", withNodes(world(large), small), []string{"general m.large: large"}},
+		{"one", withNodes(world(large, Pod("a", web, Requests("cpu", "500m"))), small), []string{"on n1: a", "unschedulable (Topology): large"}},
+	})
+}

@@ -58,7 +58,7 @@ func ForWorld(s *snapshot.Snapshot) (*Scheduler, error) {
 			}
 		}
 	}
-	return NewScheduler(objects)
+	return NewScheduler(objects, s.Settings.Profiles[corev1.DefaultSchedulerName])
 }
 
 // OfWorld is the Filter with which propertytest carries plans out.

@@ -86,6 +86,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{name: "fields of pods", world: propertytest.PodFieldsWorld, seeds: 11_000_000, mended: []uint64{
 			1243, // the first pods of a set, and a node that brings a DaemonSet's pod of it
 		}},
+		{name: "profiles", world: propertytest.ProfilesWorld, seeds: 13_000_000},
 		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, mended: []uint64{
 			600, 927, 2273, // a running pod keeps a DaemonSet's pod off new nodes
 			1918, // a pod had to follow one that was too many beside it

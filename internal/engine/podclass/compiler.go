@@ -94,6 +94,13 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 		return reasons
 	}
 	k.node, k.devices, k.tolerations = node, devices, x.tolerations(k.pod)
+	k.counted = node
+	if x.s.Settings.AddedAffinity(&k.pod.Spec) != nil {
+		if own, err := x.s.Labels.FromPod(&k.pod.Spec); err == nil {
+			own.Required = own.Required[:min(len(own.Required), MaxAlternatives)]
+			k.counted = own
+		}
+	}
 	k.attached = append(volume.Attachments(volumes), volume.Inline(k.pod)...)
 	k.exclusive = volume.Exclusive(volumes)
 	k.needs = support.Needs{Features: snapshot.RequiredFeatures(&k.pod.Spec), Drivers: volume.MustBeInstalled(x.s, volumes)}
@@ -126,7 +133,7 @@ func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
 
 // validate parses the node selection of the pod, or returns why the pod cannot be considered.
 func (x *Compiler) validate(pod *corev1.Pod) (requirement.Pod, []rejection.Reason) {
-	node, err := x.s.Labels.FromPod(&pod.Spec)
+	node, err := x.s.NodeSelection(&pod.Spec)
 	if err != nil {
 		return node, []rejection.Reason{{Code: rejection.InvalidPod, Rule: &rejection.Rule{Stated: err.Error()}}}
 	}

@@ -68,6 +68,8 @@ type Settings struct {
 	// DefaultSpread is for pods without spread constraints of their own. The builder of a Snapshot has added them to
 	// its Pods, each with the selector that suits the pod.
 	DefaultSpread []corev1.TopologySpreadConstraint
+	// Profiles are those of kube-scheduler that change rules of their pods, by the scheduler's name.
+	Profiles map[string]SchedulerProfile
 	// NodeCost holds what each node costs per hour in addition to its price, in $: licenses, agents. Plans minimize the
 	// sum.
 	NodeCost float64

@@ -276,7 +276,7 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 		}
 	}
 	total, attached := amounts{}, map[string]int{} // volumes by driver; a claim that daemons share counts for each
-	total.add(requests(f.pod, false))
+	total.add(f.c.compared(f.pod, false))
 	own := attachedClaims{}
 	own.add(f.c.mounts(f.pod))
 	for i := range f.c.s.DaemonSets {
@@ -284,7 +284,7 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 		if !f.c.daemon(d) || !tolerated(d, f.pool.NodePool.Spec.Template.Spec.Taints) || !f.mightRun(d, it) {
 			continue
 		}
-		total.add(requests(d, true))
+		total.add(f.c.compared(d, true))
 		if _, found := portConflict(ports(f.pod), ports(d)); found {
 			return false
 		}

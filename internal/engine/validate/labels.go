@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -140,8 +141,39 @@ type labelDemands struct {
 	err      error
 }
 
-// labelDemandsOf reads nodeSelector and required node affinity.
+// labelDemandsOf reads nodeSelector and required node affinity, with what the pod's scheduler adds to that: both must hold.
 func (c *check) labelDemandsOf(pod *corev1.Pod) *labelDemands {
+	added := c.s.Settings.AddedAffinity(&pod.Spec)
+	if added == nil || added.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return c.ownLabelDemandsOf(pod)
+	}
+	if w := c.enforced[pod]; w != nil {
+		return w
+	}
+	w := *c.ownLabelDemandsOf(pod)
+	var both [][]expr
+	for _, term := range added.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		exprs, err := c.exprs(term.MatchExpressions)
+		fields, why := nameFields(term.MatchFields)
+		if err = errors.Join(err, why); err != nil {
+			w.err = errors.Join(w.err, err)
+			continue
+		}
+		exprs = append(exprs, fields...)
+		if !w.affinity {
+			both = append(both, exprs)
+		}
+		for _, own := range w.terms {
+			both = append(both, slices.Concat(own, exprs))
+		}
+	}
+	w.affinity, w.terms = true, both
+	c.enforced[pod] = &w
+	return &w
+}
+
+// ownLabelDemandsOf reads the pod's nodeSelector and required node affinity: these decide which nodes a spread counts.
+func (c *check) ownLabelDemandsOf(pod *corev1.Pod) *labelDemands {
 	if w := c.labelDemands[pod]; w != nil {
 		return w
 	}

@@ -164,7 +164,7 @@ func (c *check) resources(pl *host) {
 	total := amounts{}
 	var taken []port
 	for _, pod := range pl.pods {
-		total.add(requests(pod, false))
+		total.add(c.compared(pod, false))
 		if p, found := portConflict(ports(pod), taken); found {
 			c.failAt(at, "%s: pods %s and %s both use %s", pl.name, name(pod), name(p.pod), p)
 		}
@@ -178,7 +178,7 @@ func (c *check) resources(pl *host) {
 	}
 	always, mixed := c.daemons(pl)
 	for _, d := range always {
-		total.add(requests(d, true))
+		total.add(c.compared(d, true))
 		if p, found := portConflict(ports(d), taken); found {
 			c.failAt(at, "%s: pod %s uses %s of daemon %s", pl.name, name(p.pod), p, d.Name)
 		}
@@ -216,7 +216,7 @@ func (c *check) outcomeFits(pl *host, out outcome, always load, mixed []*corev1.
 			if !c.daemonOn(d, pl, out) {
 				continue
 			}
-			all.add(requests(d, true))
+			all.add(c.compared(d, true))
 			if p, found := portConflict(ports(d), always.ports); found {
 				c.failAt(at, "%s as %s: pod %s uses %s of daemon %s", pl.name, out.it.Name, name(p.pod), p, d.Name)
 			}

@@ -84,6 +84,17 @@ func requests(pod *corev1.Pod, limits bool) corev1.ResourceList {
 	return running.list()
 }
 
+// compared are the requests of a pod that its scheduler compares with what nodes have.
+func (c *check) compared(pod *corev1.Pod, limits bool) corev1.ResourceList {
+	out := requests(pod, limits)
+	for resource := range out {
+		if c.s.Settings.Ignores(&pod.Spec, resource) {
+			delete(out, resource)
+		}
+	}
+	return out
+}
+
 // port is a host port of a pod.
 type port struct {
 	pod      *corev1.Pod

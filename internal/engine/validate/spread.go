@@ -253,7 +253,7 @@ func (c *check) counts(sp *spread, at *host) bool {
 	if sp.honorTaints && !tolerated(sp.pod, at.taints) {
 		return false
 	}
-	return !sp.honorAffinity || at.mightSatisfy(c.labelDemandsOf(sp.pod))
+	return !sp.honorAffinity || at.mightSatisfy(c.ownLabelDemandsOf(sp.pod))
 }
 
 // floor is the lowest number of pods in any domain that kube-scheduler knows: of nodes that exist, and of the launches
@@ -300,7 +300,7 @@ func (c *check) existingDomains(sp *spread) []string {
 			continue
 		}
 		d, ok := pl.label(sp.key).single()
-		if ok && (!sp.honorAffinity || c.labelDemandsOf(sp.pod).reaches(sp.key, d)) {
+		if ok && (!sp.honorAffinity || c.ownLabelDemandsOf(sp.pod).reaches(sp.key, d)) {
 			out = append(out, d)
 		}
 	}

@@ -48,7 +48,7 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 	for _, m := range c.spreadPods(sp) {
 		if d, ok := m.at.labelBeforeLimits(sp.key).single(); ok && m.active && c.counts(sp, m.at) {
 			counts[d]++
-			if !sp.honorAffinity || m.at.satisfies(c.labelDemandsOf(pod)) {
+			if !sp.honorAffinity || m.at.satisfies(c.ownLabelDemandsOf(pod)) {
 				surely[d]++
 			}
 		}

@@ -110,8 +110,26 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, x.pools.Intern(alt))
 	}
-	k.contradictory = contradictory(node, alternatives)
+	k.node.Selector = x.haveTopologyKeys(k.pod, k.node.Selector)
+	k.contradictory = contradictory(k.node, alternatives)
 	return nil
+}
+
+// haveTopologyKeys excludes the nodes that have a key, which the pod is spread over or follows other pods by, only under its other name.
+func (x *Compiler) haveTopologyKeys(pod *corev1.Pod, of requirement.Set) requirement.Set {
+	if len(x.s.Labels.Lacking) == 0 {
+		return of
+	}
+	keys := topology.HardSpreadKeys(pod)
+	for _, t := range requiredAffinity(pod) {
+		keys = append(keys, t.TopologyKey)
+	}
+	for _, key := range keys {
+		if nodes := x.s.Labels.Lacking[key]; len(nodes) > 0 {
+			of = of.With(requirement.NotIn(requirement.FieldName, nodes...))
+		}
+	}
+	return of
 }
 
 // contradictory reports whether no node can meet the pod's requirements together with any topology of its volumes.

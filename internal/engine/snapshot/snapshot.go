@@ -210,6 +210,17 @@ type Node struct {
 	DRAResources []corev1.ResourceName
 }
 
+// NoteLacking has Labels.Lacking name the nodes that have labels under one of their two names only. Nodes in flight still get both.
+func (s *Snapshot) NoteLacking() {
+	s.Labels.Lacking = s.Labels.LackedBy(func(yield func(string, map[string]string) bool) {
+		for i := range s.Nodes {
+			if n := &s.Nodes[i]; (n.Claim == "" || n.Initialized) && !yield(n.Name, n.Labels) {
+				return
+			}
+		}
+	})
+}
+
 // Named reports whether the name is that of a Node, not of a NodeClaim with a Node that has not registered.
 func (n *Node) Named() bool { return n.Claim == "" || n.Registered }
 

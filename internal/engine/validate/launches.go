@@ -238,9 +238,9 @@ func (c *check) daemons(pl *host) (always, mixed []*corev1.Pod) {
 			continue
 		}
 		switch w := c.labelDemandsOf(pod); {
-		case w.admits(func(e *expr) bool { return c.daemonHolds(e, pl.label(e.key)) }):
+		case w.admits(func(e *expr) bool { return c.daemonHolds(e, pl.labelOf(e)) }):
 			always = append(always, pod)
-		case w.admits(func(e *expr) bool { return c.daemonMay(e, pl.label(e.key)) }):
+		case w.admits(func(e *expr) bool { return c.daemonMay(e, pl.labelOf(e)) }):
 			mixed = append(mixed, pod)
 		}
 	}

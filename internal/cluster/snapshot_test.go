@@ -20,6 +20,8 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 

@@ -97,7 +97,7 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 		w.addNodes, w.addPods, w.addPodGroups, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addLeftoverVolumes,
 		w.addPolicies, w.keepGroupNodes, w.judgeNominations, w.reassignNominations, w.dropBoundElsewhere,
 		w.applyDefaultSpread,
-		w.addBuffers, w.addDevices,
+		w.addBuffers, w.addDevices, w.snap.NoteLacking,
 	} {
 		step()
 	}

@@ -31,7 +31,7 @@ func soft(config string) string {
 // those that run already included, and how many are left over.
 func spreadOf(t *testing.T, config string, o cluster.Objects) string {
 	t.Helper()
-	constraints, err := cluster.DefaultSpread(config)
+	parsed, err := cluster.ParseSchedulerConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func spreadOf(t *testing.T, config string, o cluster.Objects) string {
 	}
 	s := cluster.BuildSnapshot(
 		o,
-		cluster.Facts{Now: start, Labels: requirement.CoreLabels(), Settings: snapshot.Settings{DefaultSpread: constraints}},
+		cluster.Facts{Now: start, Labels: requirement.CoreLabels(), Settings: snapshot.Settings{DefaultSpread: parsed.DefaultSpread}},
 	)
 	p := schedule.Solve(s, schedule.Budget{})
 	if err := validate.Plan(s, p); err != nil {
@@ -186,7 +186,7 @@ func TestDefaultSpread(t *testing.T) {
 func TestDefaultSpreadOfPodsThatMove(t *testing.T) {
 	rs, pods := replicaSet("a", 1, func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Conditions = "leaving", nil })
 	node := nodeOf("leaving", "i-1", joinedNode)
-	constraints, err := cluster.DefaultSpread(overZones)
+	parsed, err := cluster.ParseSchedulerConfig(overZones)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestDefaultSpreadOfPodsThatMove(t *testing.T) {
 		NodeClaims: []*karpv1.NodeClaim{
 			claim,
 		}, Nodes: []*corev1.Node{node}, Pods: pods, Owners: cluster.Owners{ReplicaSets: []*appsv1.ReplicaSet{rs}},
-	}, cluster.Facts{Now: start, Settings: snapshot.Settings{DefaultSpread: constraints}})
+	}, cluster.Facts{Now: start, Settings: snapshot.Settings{DefaultSpread: parsed.DefaultSpread}})
 	if len(s.Pods) != 1 || len(s.Pods[0].Spec.TopologySpreadConstraints) != 1 || s.Nodes[0].Pods[0] != s.Pods[0] {
 		t.Errorf("to be placed %+v, on the node %+v", s.Pods, s.Nodes[0].Pods)
 	}
@@ -210,16 +210,16 @@ func TestOwnersAreReadOnlyForDefaultSpread(t *testing.T) {
 	rs, pods := replicaSet("a", 1)
 	w := newTestCluster(t, rs, pods[0])
 	for _, config := range []string{"", overZones} {
-		constraints, err := cluster.DefaultSpread(config)
+		parsed, err := cluster.ParseSchedulerConfig(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.settings.DefaultSpread = constraints
+		w.settings.DefaultSpread = parsed.DefaultSpread
 		s, err := w.state(w.cache, w.live).Snapshot(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := len(s.Pods[0].Spec.TopologySpreadConstraints); got != len(constraints) {
+		if got := len(s.Pods[0].Spec.TopologySpreadConstraints); got != len(parsed.DefaultSpread) {
 			t.Errorf("%d constraints under %q", got, config)
 		}
 	}
@@ -268,10 +268,35 @@ func TestSchedulerConfig(t *testing.T) {
 			prefix + "minDomains: ",
 		},
 		{"unknown policy", constraint(whole + ", nodeTaintsPolicy: Maybe"), prefix + "nodeTaintsPolicy: "},
+		{
+			"a profile",
+			"profiles: [{schedulerName: batch, nodeAffinity: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: " +
+				"{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]}}}, " +
+				"nodeResourcesFit: {ignoredResources: [example.com/a], ignoredResourceGroups: [example.org]}}]",
+			"",
+		},
+		{
+			"a profile twice, once by its default name", "profiles: [{schedulerName: default-scheduler}, {}]",
+			"profiles[1].schedulerName: default-scheduler is set twice",
+		},
+		{
+			"an affinity that no node can match",
+			"profiles: [{nodeAffinity: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: " +
+				"{nodeSelectorTerms: [{matchExpressions: [{key: a b, operator: Exists}]}]}}}}]",
+			"profiles[0].nodeAffinity.addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key",
+		},
+		{
+			"a resource that is none", "profiles: [{nodeResourcesFit: {ignoredResources: [a/b/c]}}]",
+			"profiles[0].nodeResourcesFit.ignoredResources[0]",
+		},
+		{
+			"a group with a name", "profiles: [{nodeResourcesFit: {ignoredResourceGroups: [example.com/a]}}]",
+			"profiles[0].nodeResourcesFit.ignoredResourceGroups[0]",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := cluster.DefaultSpread(tt.config)
+			_, err := cluster.ParseSchedulerConfig(tt.config)
 			if (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
 				t.Errorf("error %v, want %q", err, tt.wrong)
 			}

@@ -36,7 +36,7 @@ func (w *snapshotBuilder) judgeNominations() {
 				continue
 			}
 			switch {
-			case !snapshot.FitsAlone(n, pod):
+			case !w.facts.Settings.FitsAlone(n, pod):
 				n.TooSmallFor = append(n.TooSmallFor, pod.UID)
 			case w.placeTaken(n, pod):
 				n.TakenFrom = append(n.TakenFrom, pod.UID)
@@ -87,7 +87,7 @@ func (w *snapshotBuilder) placeTaken(n *snapshot.Node, pod *corev1.Pod) bool {
 	if !slices.ContainsFunc(n.Pods, ordinary) {
 		return false
 	}
-	if !snapshot.Fits(n, pod) {
+	if !w.facts.Settings.Fits(n, pod) {
 		return true
 	}
 	ports := resources.HostPorts(pod)

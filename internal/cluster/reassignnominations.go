@@ -34,7 +34,9 @@ func (w *snapshotBuilder) reassignNominations() {
 	if len(places) == 0 {
 		return
 	}
-	h := &reassignment{w: w, places: places, keys: podclass.NewKeys(false /* devices */), from: map[string]int{}, checks: maxPlaceChecks}
+	h := &reassignment{
+		w: w, places: places, keys: podclass.NewKeys(false /* devices */, &w.facts.Settings), from: map[string]int{}, checks: maxPlaceChecks,
+	}
 	held := h.heldPlaces()
 	byPriority := slices.Clone(w.snap.Pods)
 	slices.SortStableFunc(byPriority, func(a, b *corev1.Pod) int { return cmp.Compare(priority(b), priority(a)) })
@@ -79,7 +81,7 @@ func (h *reassignment) placeFor(pod *corev1.Pod) *freedPlace {
 	if err != nil {
 		return nil // the plan reports it
 	}
-	class, requests := string(key.All), snapshot.Requests(pod)
+	class, requests := string(key.All), h.w.requests(pod)
 	for i := h.from[class]; i < len(h.places); i++ {
 		if h.checks--; h.checks < 0 {
 			return nil
@@ -154,7 +156,7 @@ func (w *snapshotBuilder) freedPlaces() []freedPlace {
 // launchedFor returns how much of what the claim requests is for the pod: what it requests now, less what the claim's pods request now
 // beyond what the claim was launched for.
 func (w *snapshotBuilder) launchedFor(n *snapshot.Node, pod *corev1.Pod, known ...map[types.UID]*corev1.Pod) corev1.ResourceList {
-	room := snapshot.Requests(pod)
+	room := w.requests(pod)
 	launch := w.unlaunched[n.ClaimUID].Spec.Resources.Requests
 	if len(launch) == 0 {
 		return room // a claim that names none
@@ -201,7 +203,7 @@ func (h *reassignment) heldPlaces() map[types.UID]bool {
 			if used == nil {
 				used = usedOf(n)
 			}
-			if !roomTaken(n, used, pod) && !h.excluded(n, pod) {
+			if !roomTaken(n, used, h.w.requests(pod)) && !h.excluded(n, pod) {
 				held[uid] = true
 			}
 		}
@@ -222,9 +224,14 @@ func usedOf(n *snapshot.Node) corev1.ResourceList {
 	return used
 }
 
-// roomTaken reports whether other pods leave the pod too little room on the node that was launched for it.
-func roomTaken(n *snapshot.Node, used corev1.ResourceList, pod *corev1.Pod) bool {
-	for name, amount := range snapshot.Requests(pod) {
+// requests are those that kube-scheduler compares with what nodes have.
+func (w *snapshotBuilder) requests(pod *corev1.Pod) corev1.ResourceList {
+	return w.facts.Settings.Compared(&pod.Spec, snapshot.Requests(pod))
+}
+
+// roomTaken reports whether other pods leave a pod with these requests too little room on the node that was launched for it.
+func roomTaken(n *snapshot.Node, used, requests corev1.ResourceList) bool {
+	for name, amount := range requests {
 		sum := used[name].DeepCopy()
 		sum.Add(amount)
 		if sum.Cmp(n.Allocatable[name]) > 0 {
@@ -256,7 +263,8 @@ func (h *reassignment) excluded(n *snapshot.Node, pod *corev1.Pod) bool {
 func sameConstraints(pod, other *corev1.Pod) bool {
 	a, b := &pod.Spec, &other.Spec
 	same := equality.Semantic.DeepEqual
-	return len(a.ResourceClaims) == 0 && !volume.HasClaims(pod) && !volume.HasClaims(other) && same(a.NodeSelector, b.NodeSelector) &&
+	return a.SchedulerName == b.SchedulerName && len(a.ResourceClaims) == 0 &&
+		!volume.HasClaims(pod) && !volume.HasClaims(other) && same(a.NodeSelector, b.NodeSelector) &&
 		same(a.Affinity, b.Affinity) && same(a.Tolerations, b.Tolerations) &&
 		same(a.TopologySpreadConstraints, b.TopologySpreadConstraints) &&
 		slices.Equal(resources.HostPorts(pod), resources.HostPorts(other)) && (!boundToOthers(a) || sameLabels(pod, other))

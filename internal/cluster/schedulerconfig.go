@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,7 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // schedulerConfig is the part of the scheduler's configuration that plans depend on.
@@ -16,18 +21,37 @@ type schedulerConfig struct {
 	PodTopologySpread struct {
 		DefaultConstraints []corev1.TopologySpreadConstraint `json:"defaultConstraints,omitempty"`
 	} `json:"podTopologySpread,omitempty"`
+	Profiles []schedulerProfile `json:"profiles,omitempty"`
 }
 
-// DefaultSpread parses the setting scheduler-config, YAML or JSON: the spread constraints of pods that have none of
-// their own. It is a setting because the scheduler does not expose its configuration. The error lists all invalid
-// fields.
-func DefaultSpread(config string) ([]corev1.TopologySpreadConstraint, error) {
+// schedulerProfile is that part of one profile.
+type schedulerProfile struct {
+	SchedulerName string `json:"schedulerName,omitempty"`
+	NodeAffinity  struct {
+		AddedAffinity *corev1.NodeAffinity `json:"addedAffinity,omitempty"`
+	} `json:"nodeAffinity,omitempty"`
+	NodeResourcesFit struct {
+		IgnoredResources      []string `json:"ignoredResources,omitempty"`
+		IgnoredResourceGroups []string `json:"ignoredResourceGroups,omitempty"`
+	} `json:"nodeResourcesFit,omitempty"`
+}
+
+// SchedulerConfig is the setting scheduler-config as Settings have it.
+type SchedulerConfig struct {
+	DefaultSpread []corev1.TopologySpreadConstraint
+	Profiles      map[string]snapshot.SchedulerProfile
+}
+
+// ParseSchedulerConfig parses the setting scheduler-config, YAML or JSON: the spread constraints of pods that have none of their own, and
+// what profiles add to the rules of their pods, or leave out. It is a setting because the scheduler does not expose its configuration. The
+// error lists all invalid fields.
+func ParseSchedulerConfig(config string) (SchedulerConfig, error) {
 	if strings.TrimSpace(config) == "" {
-		return nil, nil
+		return SchedulerConfig{}, nil
 	}
 	var parsed schedulerConfig
 	if err := sigsyaml.UnmarshalStrict([]byte(config), &parsed); err != nil {
-		return nil, fmt.Errorf("--scheduler-config: %w", err)
+		return SchedulerConfig{}, fmt.Errorf("--scheduler-config: %w", err)
 	}
 	constraints := parsed.PodTopologySpread.DefaultConstraints
 	var errs []error
@@ -36,7 +60,54 @@ func DefaultSpread(config string) ([]corev1.TopologySpreadConstraint, error) {
 			errs = append(errs, fmt.Errorf("--scheduler-config: podTopologySpread.defaultConstraints[%d].%s", i, wrong))
 		}
 	}
-	return constraints, errors.Join(errs...)
+	out := SchedulerConfig{DefaultSpread: constraints}
+	for i := range parsed.Profiles {
+		p := &parsed.Profiles[i]
+		name := cmp.Or(p.SchedulerName, corev1.DefaultSchedulerName)
+		if _, twice := out.Profiles[name]; twice {
+			errs = append(errs, fmt.Errorf("--scheduler-config: profiles[%d].schedulerName: %s is set twice", i, name))
+		}
+		if err := p.validate(field.NewPath("profiles").Index(i)); err != nil {
+			errs = append(errs, fmt.Errorf("--scheduler-config: %w", err))
+		}
+		if out.Profiles == nil {
+			out.Profiles = map[string]snapshot.SchedulerProfile{}
+		}
+		out.Profiles[name] = snapshot.SchedulerProfile{
+			AddedAffinity:    p.NodeAffinity.AddedAffinity,
+			IgnoredResources: p.NodeResourcesFit.IgnoredResources, IgnoredResourceGroups: p.NodeResourcesFit.IgnoredResourceGroups,
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// validate returns an error for all that the scheduler would reject.
+func (p *schedulerProfile) validate(at *field.Path) error {
+	var errs []error
+	if a := p.NodeAffinity.AddedAffinity; a != nil {
+		at := at.Child("nodeAffinity", "addedAffinity")
+		if a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			_, err := nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution,
+				field.WithPath(at.Child("requiredDuringSchedulingIgnoredDuringExecution")))
+			errs = append(errs, err)
+		}
+		_, err := nodeaffinity.NewPreferredSchedulingTerms(a.PreferredDuringSchedulingIgnoredDuringExecution,
+			field.WithPath(at.Child("preferredDuringSchedulingIgnoredDuringExecution")))
+		errs = append(errs, err)
+	}
+	fit := at.Child("nodeResourcesFit")
+	for i, name := range p.NodeResourcesFit.IgnoredResources {
+		if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %q is no resource: %s", fit.Child("ignoredResources").Index(i), name, problems[0]))
+		}
+	}
+	for i, group := range p.NodeResourcesFit.IgnoredResourceGroups {
+		if problems := validation.IsQualifiedName(group); len(problems) > 0 || strings.Contains(group, "/") {
+			errs = append(errs, fmt.Errorf("%s: %q is not the part of a resource's name before the slash",
+				fit.Child("ignoredResourceGroups").Index(i), group))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // validateDefaultConstraint lists what the scheduler would reject in a default constraint, each a field and its

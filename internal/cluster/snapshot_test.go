@@ -20,6 +20,8 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -208,6 +210,22 @@ func TestForeignNodeTakesPodsAsItIs(t *testing.T) {
 		Initialized: true,
 	}
 	if diff := cmp.Diff(want, viewOf(s.Nodes[0])); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// kube-scheduler looks labels up by the names that pods state: a node that has joined may lack one of the two names of a label.
+func TestNodesThatLackANameOfALabel(t *testing.T) {
+	zoned := func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "us-east-1a" }
+	s := cluster.BuildSnapshot(cluster.Objects{
+		Nodes: []*corev1.Node{
+			nodeOf("theirs", "i-9", zoned), nodeOf("joins", "i-1", joinedNode, zoned),
+			nodeOf("both", "i-8", zoned, func(n *corev1.Node) { n.Labels[corev1.LabelFailureDomainBetaZone] = "us-east-1a" }),
+		},
+		NodeClaims: []*karpv1.NodeClaim{claimOf("a", launched("i-1"), registered("joins"))},
+	}, cluster.Facts{Now: start, Labels: requirement.CoreLabels()})
+	want := map[string][]string{corev1.LabelFailureDomainBetaZone: {"theirs"}}
+	if diff := cmp.Diff(want, s.Labels.Lacking); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -101,9 +101,11 @@ func runScript(t *testing.T, archive *txtar.Archive) map[string]string {
 			}
 		}
 		if f.Name == "scheduler-config" {
-			if settings.DefaultSpread, err = cluster.DefaultSpread(string(f.Data)); err != nil {
+			scheduler, err := cluster.ParseSchedulerConfig(string(f.Data))
+			if err != nil {
 				t.Fatal(err)
 			}
+			settings.DefaultSpread, settings.Profiles = scheduler.DefaultSpread, scheduler.Profiles
 		}
 	}
 	snap, notes, err := planner.BuildSnapshot(world, planner.Config{Catalog: catalog, Settings: settings})

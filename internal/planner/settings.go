@@ -8,12 +8,13 @@ import (
 
 // Settings are the settings that plans depend on, the same for the controller and for dovetail plan.
 func Settings(p settings.Planning) (snapshot.Settings, error) {
-	constraints, err := cluster.DefaultSpread(p.SchedulerConfig)
+	scheduler, err := cluster.ParseSchedulerConfig(p.SchedulerConfig)
 	if err != nil {
 		return snapshot.Settings{}, err
 	}
 	return snapshot.Settings{
 		PreferencePolicy: snapshot.PreferencePolicy(p.PreferencePolicy), PreferenceCost: p.PreferenceCost,
-		MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
+		MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: scheduler.DefaultSpread, Profiles: scheduler.Profiles,
+		NodeCost: p.NodeOverheadCost,
 	}, nil
 }

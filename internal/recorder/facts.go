@@ -17,20 +17,22 @@ import (
 
 // configRecord are the facts that change with the settings only.
 type configRecord struct {
-	PreferencePolicy  string                            `json:"preferencePolicy"`
-	PreferenceCost    float64                           `json:"preferenceCost"`
-	MinValuesPolicy   string                            `json:"minValuesPolicy"`
-	DefaultSpread     []corev1.TopologySpreadConstraint `json:"defaultSpread,omitempty"`
-	NodeCost          float64                           `json:"nodeCost,omitempty"`
-	WellKnown         map[string]bool                   `json:"wellKnown"`
-	RestrictedDomains []string                          `json:"restrictedDomains,omitempty"`
-	Normalized        map[string]string                 `json:"normalized,omitempty"`
-	KnownValues       map[string][]string               `json:"knownValues,omitempty"`
-	SetOnJoin         []string                          `json:"setOnJoin,omitempty"`
-	MaySetOnJoin      []string                          `json:"maySetOnJoin,omitempty"`
-	ReservationLabel  string                            `json:"reservationLabel,omitempty"`
-	NominationWindow  time.Duration                     `json:"nominationWindow"`
-	TaintGracePeriod  time.Duration                     `json:"taintGracePeriod,omitempty"`
+	PreferencePolicy string                            `json:"preferencePolicy"`
+	PreferenceCost   float64                           `json:"preferenceCost"`
+	MinValuesPolicy  string                            `json:"minValuesPolicy"`
+	DefaultSpread    []corev1.TopologySpreadConstraint `json:"defaultSpread,omitempty"`
+	NodeCost         float64                           `json:"nodeCost,omitempty"`
+	// Profiles are those of kube-scheduler that change rules of pods.
+	Profiles          map[string]snapshot.SchedulerProfile `json:"schedulerProfiles,omitempty"`
+	WellKnown         map[string]bool                      `json:"wellKnown"`
+	RestrictedDomains []string                             `json:"restrictedDomains,omitempty"`
+	Normalized        map[string]string                    `json:"normalized,omitempty"`
+	KnownValues       map[string][]string                  `json:"knownValues,omitempty"`
+	SetOnJoin         []string                             `json:"setOnJoin,omitempty"`
+	MaySetOnJoin      []string                             `json:"maySetOnJoin,omitempty"`
+	ReservationLabel  string                               `json:"reservationLabel,omitempty"`
+	NominationWindow  time.Duration                        `json:"nominationWindow"`
+	TaintGracePeriod  time.Duration                        `json:"taintGracePeriod,omitempty"`
 	// Repair is nil if node repair is off.
 	Repair []karpv1.RepairPolicy `json:"repair,omitzero"`
 	// Devices is true if the objects of dynamic resource allocation are read.
@@ -60,6 +62,7 @@ func recordConfig(o *cluster.Objects, f *cluster.Facts) configRecord {
 	c := configRecord{
 		PreferencePolicy: string(f.Settings.PreferencePolicy), PreferenceCost: f.Settings.PreferenceCost,
 		MinValuesPolicy: string(f.Settings.MinValuesPolicy), DefaultSpread: f.Settings.DefaultSpread, NodeCost: f.Settings.NodeCost,
+		Profiles:  f.Settings.Profiles,
 		WellKnown: f.Labels.WellKnown, RestrictedDomains: f.Labels.RestrictedDomains, Normalized: f.Labels.Normalized,
 		KnownValues: f.Labels.KnownValues, SetOnJoin: f.Labels.SetOnJoin, MaySetOnJoin: f.Labels.MaySetOnJoin,
 		ReservationLabel: f.Labels.ReservationID, NominationWindow: f.NominationWindow, TaintGracePeriod: f.TaintGracePeriod,
@@ -75,6 +78,7 @@ func (c *configRecord) restore(f *cluster.Facts) error {
 	f.Settings = snapshot.Settings{
 		PreferencePolicy: snapshot.PreferencePolicy(c.PreferencePolicy), PreferenceCost: c.PreferenceCost,
 		MinValuesPolicy: snapshot.MinValuesPolicy(c.MinValuesPolicy), DefaultSpread: c.DefaultSpread, NodeCost: c.NodeCost,
+		Profiles: c.Profiles,
 	}
 	f.Labels = requirement.Labels{Vocabulary: karpv1.Vocabulary{
 		WellKnown: c.WellKnown, RestrictedDomains: c.RestrictedDomains, Normalized: c.Normalized, KnownValues: c.KnownValues,

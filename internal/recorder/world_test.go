@@ -37,7 +37,9 @@ func newTestWorld(seed uint64, pods, nodes int) *testWorld {
 	w := &testWorld{Rand: rand.New(rand.NewPCG(seed, 1)), types: Types()}
 	w.facts = cluster.Facts{
 		Now: Now(), Labels: requirement.CoreLabels(), NominationWindow: time.Minute, MarkedForDeletion: map[types.UID]bool{},
-		Settings: snapshot.Settings{PreferencePolicy: snapshot.PreferencesRespect, NodeCost: 0.01},
+		Settings: snapshot.Settings{PreferencePolicy: snapshot.PreferencesRespect, NodeCost: 0.01, Profiles: map[string]snapshot.SchedulerProfile{
+			"batch": {IgnoredResources: []string{"example.com/license"}},
+		}},
 	}
 	pool := Pool("general", w.types).NodePool
 	pool.UID, pool.ResourceVersion = "pool", "1"

@@ -21,7 +21,8 @@ func (p *Planning) bind(b *binder) {
 	b.float(&p.PreferenceCost, "preference-cost", DefaultPreferenceCost,
 		"with --preference-policy=Priced: the most that the preferences of a pod may cost, as a fraction of the pod's own price")
 	b.text(&p.MinValuesPolicy, "min-values-policy", MinValuesStrict, "Strict or BestEffort enforcement of minValues")
-	b.text(&p.SchedulerConfig, "scheduler-config", "", "YAML or JSON with the scheduler's podTopologySpread.defaultConstraints")
+	b.text(&p.SchedulerConfig, "scheduler-config", "", "YAML or JSON with what your scheduler is configured with: podTopologySpread.defaultConstraints; of profiles, by schedulerName, "+
+		"nodeAffinity.addedAffinity, nodeResourcesFit.ignoredResources and ignoredResourceGroups")
 	b.float(&p.NodeOverheadCost, "node-overhead-cost", 0,
 		"cost of each node per hour in addition to its price, in dollars, such as licenses and agents: plans minimize the sum")
 }

@@ -21,6 +21,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // filters are the plugins with a PreFilter or a Filter in the scheduler's own configuration. DynamicResources is not among them: it
@@ -42,12 +44,21 @@ type Scheduler struct {
 	ctx   context.Context
 }
 
-// NewScheduler starts the plugins. Objects are by kind: namespaces, volumes, claims and other objects of storage. Call Stop at the end.
-func NewScheduler(objects map[string][]runtime.Object) (*Scheduler, error) {
+// NewScheduler starts the plugins, with what the profile changes. Objects are by kind: namespaces, volumes, claims and other objects of
+// storage. Call Stop at the end.
+func NewScheduler(objects map[string][]runtime.Object, of snapshot.SchedulerProfile) (*Scheduler, error) {
 	metrics.Register()
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, err
+	}
+	for i := range defaults.Profiles[0].PluginConfig {
+		switch args := defaults.Profiles[0].PluginConfig[i].Args.(type) {
+		case *config.NodeAffinityArgs:
+			args.AddedAffinity = of.AddedAffinity
+		case *config.NodeResourcesFitArgs:
+			args.IgnoredResources, args.IgnoredResourceGroups = of.IgnoredResources, of.IgnoredResourceGroups
+		}
 	}
 	set := config.PluginSet{}
 	for _, name := range filters {

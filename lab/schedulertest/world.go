@@ -58,7 +58,7 @@ func ForWorld(s *snapshot.Snapshot) (*Scheduler, error) {
 			}
 		}
 	}
-	return NewScheduler(objects)
+	return NewScheduler(objects, s.Settings.Profiles[corev1.DefaultSchedulerName])
 }
 
 // OfWorld is the Filter with which propertytest carries plans out.
@@ -119,9 +119,12 @@ func (s *Scheduler) show(c *propertytest.Cluster, node *propertytest.ClusterNode
 
 func nodeObject(n *propertytest.ClusterNode, name string, allocatable corev1.ResourceList) *corev1.Node {
 	labels := maps.Clone(n.Labels)
-	// The cloud controller manager sets both names of the label.
-	if zone, has := labels[corev1.LabelTopologyZone]; has {
-		labels[corev1.LabelFailureDomainBetaZone] = zone
+	if n.Existing == nil { // kubelet and the cloud controller manager set both names of a label
+		for key, earlier := range propertytest.EarlierNames {
+			if value, has := labels[key]; has {
+				labels[earlier] = value
+			}
+		}
 	}
 	if name != n.Name {
 		labels[corev1.LabelHostname] = name

@@ -105,6 +105,8 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			4123, 8982, 9164, // the next plan's nodes had the names of this plan's
 			1243, // the first pods of a set, and a node that brings a DaemonSet's pod of it
 		}},
+		{name: "profiles", world: propertytest.ProfilesWorld, seeds: 13_000_000},
+		{name: "earlier names of labels", world: propertytest.AliasWorld, seeds: 15_000_000},
 		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, mended: []uint64{
 			600, 927, 2273, // a running pod keeps a DaemonSet's pod off new nodes
 			1918, // a pod had to follow one that was too many beside it
@@ -129,7 +131,11 @@ func (k *kind) run(t *testing.T) {
 		plan := schedule.Solve(s, schedule.Budget{})
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)
 		if err := validate.Plan(s, plan); err != nil {
-			t.Errorf("world %d: the checker finds: %v", seed, err)
+			small := propertytest.Shrink(s, func(w *snapshot.Snapshot) bool {
+				return len(w.Pools) > 0 && validate.Plan(w, schedule.Solve(w, schedule.Budget{})) != nil
+			})
+			t.Errorf("world %d: the checker finds: %v\nshrunk:\n%s%s", seed, err,
+				propertytest.Show(small), propertytest.Describe(schedule.Solve(small, schedule.Budget{})))
 		}
 		why := disagreement(t, s, seed)
 		if why == "" {

@@ -49,7 +49,7 @@ func newFixture(t *testing.T, pool snapshot.Pool, pods ...*corev1.Pod) *fixture 
 	compiler := podclass.NewCompiler(podclass.Config{
 		Snapshot: s, Topology: registry, Volumes: volumes, RespectPreferences: true, Steps: &f.steps, Pools: models,
 	})
-	classifier := podclass.NewClassifier(false)
+	classifier := podclass.NewClassifier(false, &snapshot.Settings{})
 	for _, pod := range pods {
 		c, err := classifier.ClassOf(pod)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 func classRequesting(t *testing.T, axes resources.Axes, list corev1.ResourceList) *podclass.Class {
 	t.Helper()
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list}}}}}
-	c, err := podclass.NewClassifier(false).ClassOf(pod)
+	c, err := podclass.NewClassifier(false, &snapshot.Settings{}).ClassOf(pod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,14 +28,14 @@ func NewDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*Daemon, bool) {
 	if pod == nil || s.Devices == nil && snapshot.WantsDevices(&pod.Spec) {
 		return nil, false
 	}
-	node, err := s.Labels.FromPod(&pod.Spec)
+	node, err := s.NodeSelection(&pod.Spec)
 	if err != nil {
 		return nil, false
 	}
 	out := &Daemon{
 		Daemon: nodepool.Daemon{
 			Tolerations: pod.Spec.Tolerations,
-			Requests:    snapshot.DaemonRequests(pod),
+			Requests:    s.Settings.Compared(&pod.Spec, snapshot.DaemonRequests(pod)),
 			Ports:       resources.HostPorts(pod),
 		},
 		namespace: d.Namespace,

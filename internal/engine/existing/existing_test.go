@@ -56,7 +56,7 @@ func newFixture(t *testing.T, s *snapshot.Snapshot) *fixture {
 	}, s.Pools)
 	compiler, classifier := podclass.NewCompiler(podclass.Config{
 		Snapshot: s, Topology: f.topology, Volumes: volumes, RespectPreferences: true, Steps: &f.steps, Pools: models,
-	}), podclass.NewClassifier(false)
+	}), podclass.NewClassifier(false, &snapshot.Settings{})
 	for _, pod := range s.Pods {
 		c, err := classifier.ClassOf(pod)
 		if err != nil {

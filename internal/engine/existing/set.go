@@ -155,7 +155,7 @@ func (s *Set) CanJoin(n *Node, c *podclass.Class, level *podclass.Level) (ok, ne
 	*s.c.Steps += c.ViewSteps(level) + level.LabelSteps()
 	for i := range views {
 		v := &views[i]
-		domain, has := n.labels.Domain(v.Key())
+		domain, has := v.Group().Domain(&n.labels)
 		if !has && v.KeepsApart() && (n.src.Initialized || v.Group().Empty()) {
 			continue // no domain means no neighbors, and no pods of the group mean none in any domain
 		}

@@ -83,13 +83,16 @@ type Classifier struct {
 	constraints map[string]*Constraints
 	classes     map[string]*Class
 	keys        *Keys
+	settings    *snapshot.Settings
 	// Recreated holds what pods request that request less on the node where they run; nil if there are none.
 	Recreated map[types.UID]corev1.ResourceList
 }
 
 // NewClassifier has no classes yet. If devices are planned, pods with devices are classes of their own.
-func NewClassifier(devices bool) *Classifier {
-	return &Classifier{constraints: map[string]*Constraints{}, classes: map[string]*Class{}, keys: NewKeys(devices)}
+func NewClassifier(devices bool, settings *snapshot.Settings) *Classifier {
+	return &Classifier{
+		constraints: map[string]*Constraints{}, classes: map[string]*Class{}, keys: NewKeys(devices, settings), settings: settings,
+	}
 }
 
 // ServeExtended has pods that request one of these extended resources be classes of their own: devices serve them.
@@ -111,7 +114,7 @@ func (f *Classifier) ClassOf(pod *corev1.Pod) (*Class, error) {
 		if key.Requests == nil {
 			key.Requests = snapshot.Requests(pod)
 		}
-		c = &Class{Constraints: k, number: len(f.classes), list: key.Requests}
+		c = &Class{Constraints: k, number: len(f.classes), list: f.settings.Compared(&pod.Spec, key.Requests)}
 		f.classes[all] = c
 	}
 	return c, nil
@@ -138,7 +141,7 @@ func (f *Classifier) classOfRecreated(pod *corev1.Pod, key Key, requests corev1.
 	name.Write(key.All)
 	c := f.classes[name.String()]
 	if c == nil {
-		c = &Class{Constraints: f.constraintsOf(pod, key), number: len(f.classes), list: requests}
+		c = &Class{Constraints: f.constraintsOf(pod, key), number: len(f.classes), list: f.settings.Compared(&pod.Spec, requests)}
 		f.classes[name.String()] = c
 	}
 	return c

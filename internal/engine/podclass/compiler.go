@@ -94,6 +94,13 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 		return reasons
 	}
 	k.node, k.devices, k.tolerations = node, devices, x.tolerations(k.pod)
+	k.counted = node
+	if x.s.Settings.AddedAffinity(&k.pod.Spec) != nil {
+		if own, err := x.s.Labels.FromPod(&k.pod.Spec); err == nil {
+			own.Required = own.Required[:min(len(own.Required), MaxAlternatives)]
+			k.counted = own
+		}
+	}
 	k.attached = append(volume.Attachments(volumes), volume.Inline(k.pod)...)
 	k.exclusive = volume.Exclusive(volumes)
 	k.needs = support.Needs{Features: snapshot.RequiredFeatures(&k.pod.Spec), Drivers: volume.MustBeInstalled(x.s, volumes)}
@@ -103,8 +110,26 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, x.pools.Intern(alt))
 	}
-	k.contradictory = contradictory(node, alternatives)
+	k.node.Selector = x.haveTopologyKeys(k.pod, k.node.Selector)
+	k.contradictory = contradictory(k.node, alternatives)
 	return nil
+}
+
+// haveTopologyKeys excludes the nodes that have a key, which the pod is spread over or follows other pods by, only under its other name.
+func (x *Compiler) haveTopologyKeys(pod *corev1.Pod, of requirement.Set) requirement.Set {
+	if len(x.s.Labels.Lacking) == 0 {
+		return of
+	}
+	keys := topology.HardSpreadKeys(pod)
+	for _, t := range requiredAffinity(pod) {
+		keys = append(keys, t.TopologyKey)
+	}
+	for _, key := range keys {
+		if nodes := x.s.Labels.Lacking[key]; len(nodes) > 0 {
+			of = of.With(requirement.NotIn(requirement.FieldName, nodes...))
+		}
+	}
+	return of
 }
 
 // contradictory reports whether no node can meet the pod's requirements together with any topology of its volumes.
@@ -126,7 +151,7 @@ func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
 
 // validate parses the node selection of the pod, or returns why the pod cannot be considered.
 func (x *Compiler) validate(pod *corev1.Pod) (requirement.Pod, []rejection.Reason) {
-	node, err := x.s.Labels.FromPod(&pod.Spec)
+	node, err := x.s.NodeSelection(&pod.Spec)
 	if err != nil {
 		return node, []rejection.Reason{{Code: rejection.InvalidPod, Rule: &rejection.Rule{Stated: err.Error()}}}
 	}

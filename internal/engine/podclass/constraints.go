@@ -24,6 +24,8 @@ type Constraints struct {
 	pod   *corev1.Pod // one of them
 	node  requirement.Pod
 	ports resources.PortSet
+	// counted selects the nodes that count for spreads: node without what the pod's scheduler adds.
+	counted requirement.Pod
 	// tolerations are the pod's, as far as any taint needs them.
 	tolerations []corev1.Toleration
 	// manyTerms is true for pods with so many terms that planning them is bounded: see hasManyTerms.

@@ -31,6 +31,7 @@ type Keys struct {
 	devices bool
 	// extended are the extended resources that devices serve.
 	extended []corev1.ResourceName
+	settings *snapshot.Settings
 	key      []byte
 	amounts  []amountOf
 	requests *snapshot.RequestCache[corev1.ResourceList]
@@ -43,8 +44,8 @@ type amountOf struct {
 
 // NewKeys makes keys. If devices are planned, they are allocated pod by pod: then no two pods with devices have equal
 // keys.
-func NewKeys(devices bool) *Keys {
-	return &Keys{devices: devices, requests: snapshot.NewRequestCache(snapshot.Requests)}
+func NewKeys(devices bool, settings *snapshot.Settings) *Keys {
+	return &Keys{devices: devices, settings: settings, requests: snapshot.NewRequestCache(snapshot.Requests)}
 }
 
 // Of is the key of the pod.
@@ -140,6 +141,10 @@ func (f *Keys) addMessage(m protoMessage) error {
 func (f *Keys) addConstraints(pod *corev1.Pod) error {
 	spec := &pod.Spec
 	f.addString(pod.Namespace)
+	if profile := f.settings.ProfileName(spec); profile != "" {
+		f.addString("profile")
+		f.addString(profile)
+	}
 	f.addMap(pod.Labels)
 	f.addMap(spec.NodeSelector)
 	devices := snapshot.WantsDevices(spec) || f.requestsExtended()

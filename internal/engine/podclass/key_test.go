@@ -8,6 +8,7 @@ import (
 
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // keysOf are the keys of a pod, which stay valid.
@@ -50,7 +51,7 @@ func TestKeys(t *testing.T) {
 		{"a volume claim", web(Claims("data")), false, false},
 		{"devices", web(devices), false, false},
 	}
-	f := podclass.NewKeys(false)
+	f := podclass.NewKeys(false, &snapshot.Settings{})
 	all, constraints := keysOf(t, f, web())
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestPodsWithDevicesAreTakenOneByOne(t *testing.T) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 	}
 	for _, planned := range []bool{false, true} {
-		f := podclass.NewKeys(planned)
+		f := podclass.NewKeys(planned, &snapshot.Settings{})
 		one, _ := keysOf(t, f, a)
 		other, _ := keysOf(t, f, b)
 		if (one == other) == planned {

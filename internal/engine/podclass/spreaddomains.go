@@ -26,7 +26,7 @@ func (c *Constraints) noteRequests(requests resources.Vec) {
 
 // spreadPod is one of the pods. Its spreads are made groups.
 func (x *Compiler) spreadPod(k *Constraints) topology.SpreadPod {
-	out := topology.SpreadPod{Pod: k.pod, Node: k.node, Tolerations: x.tolerations(k.pod)}
+	out := topology.SpreadPod{Pod: k.pod, Node: k.counted, Tolerations: x.tolerations(k.pod)}
 	var lists []*nodepool.Candidates
 	out.Launchable = func(key string, present []string) []string {
 		if lists == nil {
@@ -37,7 +37,7 @@ func (x *Compiler) spreadPod(k *Constraints) topology.SpreadPod {
 	out.Countable = func(key string, affinity, taints bool) []string {
 		q := launchQuery{volumes: []requirement.Interned{x.pools.Intern(requirement.Set{})}, node: &requirement.Pod{}}
 		if affinity {
-			q.node = &k.node
+			q.node = &k.counted
 		}
 		if taints {
 			q.tolerations = &out.Tolerations

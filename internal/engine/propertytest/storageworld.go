@@ -23,6 +23,9 @@ const (
 // nodes have attach limits, volumes that are left over, and CSI drivers from a DaemonSet or from their image.
 func (d random) storageWorld() *snapshot.Snapshot {
 	s := d.schedulerWorld()
+	for i := range s.Nodes { // volumes state the zone by this name
+		s.Nodes[i].Labels[corev1.LabelFailureDomainBetaZone] = s.Nodes[i].Labels[Zone]
+	}
 	d.storage(s)
 	for name, pv := range s.Volumes.Volumes {
 		if pv.Spec.CSI != nil {

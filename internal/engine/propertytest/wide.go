@@ -40,6 +40,7 @@ func (d random) wideWorld() *snapshot.Snapshot {
 	for i := range s.DaemonSets {
 		d.widenDaemon(s.DaemonSets[i].Pod)
 	}
+	s.NoteLacking()
 	return s
 }
 
@@ -134,7 +135,9 @@ func (d random) widenNode(n *snapshot.Node) {
 	case 0:
 		n.Taints = append(n.Taints, corev1.Taint{Key: "dedicated", Value: pick(d, "x", "y"), Effect: corev1.TaintEffectNoSchedule})
 	case 1:
-		n.Labels["beta.kubernetes.io/arch"] = pick(d, "amd64", "arm64")
+		if pick(d, "amd64", "arm64") != n.Labels[Arch] {
+			delete(n.Labels, EarlierNames[Arch])
+		}
 	case 2:
 		n.Labels["size"] = fmt.Sprint(d.n(4))
 	case 3:

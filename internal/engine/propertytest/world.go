@@ -124,6 +124,11 @@ func (d random) node(s *snapshot.Snapshot, name string) snapshot.Node {
 		if d.maybe(8) {
 			delete(n.Labels, Zone)
 		}
+		for key, earlier := range EarlierNames {
+			if value, has := n.Labels[key]; has {
+				n.Labels[earlier] = value
+			}
+		}
 		if d.maybe(30) {
 			n.Taints = []corev1.Taint{
 				{

@@ -2,8 +2,10 @@ package refusal
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -54,7 +56,9 @@ func (x *Search) nodesOf(g *snapshot.Group) *gangNodes {
 			at = coming
 		}
 		for uid := range split(x.Nodes[i].LaunchedFor) {
-			at[uid] = true
+			if !slices.Contains(x.Nodes[i].TakenFrom, types.UID(uid)) { // others came first: its node is missing again
+				at[uid] = true
+			}
 		}
 	}
 	out := &gangNodes{name: g.Name, need: g.Need(0)}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/refusal"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -66,6 +67,25 @@ func TestNodesOfAGangThatIsShort(t *testing.T) {
 				t.Errorf("%d nodes are found to be launched in vain, want %d", refused, tt.refused)
 			}
 		})
+	}
+}
+
+// Other pods come to a node of a gang while the gang waits for its last node: nothing reserves it. Another one is launched for what is
+// missing, and neither it nor the nodes that are up count as launched in vain.
+func TestNodesOfAGangOfWhichOthersTookOne(t *testing.T) {
+	members, group := gangOfThree(3)
+	s := &snapshot.Snapshot{Now: at(200), Pods: members, PodGroups: []snapshot.PodGroup{group}}
+	for i, p := range members {
+		s.Nodes = append(s.Nodes, node(string(rune('x'+i)), 0, p))
+	}
+	s.Nodes[2].TakenFrom = []types.UID{members[2].UID}
+	again := node("again", 190, members[2])
+	again.Initialized, again.SettledAt = false, time.Time{}
+	s.Nodes = append(s.Nodes, again)
+	for _, f := range (&refusal.Search{Snapshot: s, Classes: refusal.Classes{}, Pods: s.Waiting()}).Find() {
+		if f.Outcome == refusal.Refused {
+			t.Errorf("node %s counts as launched in vain: %s", f.Node, f.Why)
+		}
 	}
 }
 

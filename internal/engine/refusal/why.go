@@ -57,10 +57,10 @@ func (x *Search) cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 	if taint, has := snapshot.UntoleratedHard(pod.Spec.Tolerations, taints); has {
 		return taintMessage(n, taint), Tainted
 	}
-	if message := labelMessage(n, pod); message != "" {
+	if message := x.labelMessage(n, pod); message != "" {
 		return message, LabelsDiffer
 	}
-	if message := roomMessage(n, pod); message != "" {
+	if message := x.roomMessage(n, pod); message != "" {
 		return message, TooSmall
 	}
 	if message := featureMessage(n, pod); message != "" {
@@ -85,7 +85,7 @@ func taintMessage(n *snapshot.Node, taint *corev1.Taint) string {
 }
 
 // labelMessage names a label that the pod requires and that the node has not.
-func labelMessage(n *snapshot.Node, pod *corev1.Pod) string {
+func (x *Search) labelMessage(n *snapshot.Node, pod *corev1.Pod) string {
 	keys := make([]string, 0, len(pod.Spec.NodeSelector))
 	for key := range pod.Spec.NodeSelector {
 		keys = append(keys, key)
@@ -104,12 +104,20 @@ func labelMessage(n *snapshot.Node, pod *corev1.Pod) string {
 	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err == nil && !match {
 		return fmt.Sprintf("the labels of node %s do not match the pod's node affinity", n.Name)
 	}
+	added := x.Settings.AddedAffinity(&pod.Spec)
+	if added == nil {
+		return ""
+	}
+	enforced := &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: added}}}
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(enforced).Match(node); err == nil && !match {
+		return fmt.Sprintf("the labels of node %s do not match the node affinity that scheduler %s adds", n.Name, x.Settings.ProfileName(&pod.Spec))
+	}
 	return ""
 }
 
 // roomMessage names a resource of which the node has too little for the pod, whatever other pods there are beside those of DaemonSets.
-func roomMessage(n *snapshot.Node, pod *corev1.Pod) string {
-	short, free, found := snapshot.ShortAlone(n, pod)
+func (x *Search) roomMessage(n *snapshot.Node, pod *corev1.Pod) string {
+	short, free, found := x.Settings.ShortAlone(n, pod)
 	if !found {
 		return ""
 	}

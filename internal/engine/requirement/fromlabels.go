@@ -3,6 +3,7 @@ package requirement
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,10 +20,12 @@ import (
 // NodePool API and the cloud each contribute, and the caller that builds a snapshot provides it.
 type Labels struct {
 	karpv1.Vocabulary
+	// Lacking is LackedBy of the nodes that have joined.
+	Lacking map[string][]string
 }
 
 // CoreLabels has only the keys that every cluster has, whatever its cloud.
-func CoreLabels() Labels { return Labels{karpv1.CoreVocabulary()} }
+func CoreLabels() Labels { return Labels{Vocabulary: karpv1.CoreVocabulary()} }
 
 // Parse builds the requirement with this key, operator and values, under its canonical key. See New for what it
 // rejects.
@@ -83,9 +86,10 @@ func (l Labels) FromExpressions(exprs []corev1.NodeSelectorRequirement) (Set, er
 // of the Node, which no new node has yet.
 func (l Labels) FromTerm(term corev1.NodeSelectorTerm) (Set, error) {
 	set, err := l.FromExpressions(term.MatchExpressions)
-	if err != nil || len(term.MatchFields) == 0 {
-		return set, err
+	if err != nil {
+		return Set{}, err
 	}
+	set = l.notOn(set, present(term.MatchExpressions))
 	reqs := make([]Requirement, 0, len(term.MatchFields))
 	for _, f := range term.MatchFields {
 		switch {
@@ -104,6 +108,18 @@ func (l Labels) FromTerm(term corev1.NodeSelectorTerm) (Set, error) {
 	return set.With(reqs...), nil
 }
 
+// present are the keys of the expressions that hold only where the label is.
+func present(exprs []corev1.NodeSelectorRequirement) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range exprs {
+			op := exprs[i].Operator
+			if op != corev1.NodeSelectorOpNotIn && op != corev1.NodeSelectorOpDoesNotExist && !yield(exprs[i].Key) {
+				return
+			}
+		}
+	}
+}
+
 // FromTopologyTerm parses one of the alternatives of a storage class's allowed topologies.
 func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 	reqs := make([]Requirement, 0, len(term.MatchLabelExpressions))
@@ -114,7 +130,13 @@ func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 		}
 		reqs = append(reqs, r)
 	}
-	return NewSet(reqs...)
+	return l.notOn(NewSet(reqs...), func(yield func(string) bool) {
+		for i := range term.MatchLabelExpressions {
+			if !yield(term.MatchLabelExpressions[i].Key) {
+				return
+			}
+		}
+	})
 }
 
 // Pod describes what a pod requires of a node's labels, without topology and volumes.
@@ -144,7 +166,7 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 			return Pod{}, fmt.Errorf("nodeSelector: %w", err)
 		}
 	}
-	out := Pod{Selector: l.FromLabels(pod.NodeSelector)}
+	out := Pod{Selector: l.notOn(l.FromLabels(pod.NodeSelector), maps.Keys(pod.NodeSelector))}
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil {
 		return out, nil
 	}

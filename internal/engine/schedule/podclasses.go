@@ -16,7 +16,7 @@ import (
 
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
-	f := podclass.NewClassifier(sv.s.Devices != nil)
+	f := podclass.NewClassifier(sv.s.Devices != nil, &sv.s.Settings)
 	f.Recreated = sv.s.Recreated
 	if sv.s.Devices != nil {
 		f.ServeExtended(sv.s.Devices.ExtendedResources())

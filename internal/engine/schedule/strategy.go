@@ -69,6 +69,15 @@ const maxPodsForAllStrategies = 500
 // is in the plan exactly once.
 func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	groups := snapshot.ReadGroups(s)
+	plan := solveGroups(s, groups, budget)
+	if plan.Abandoned {
+		return plan
+	}
+	return inOrder(s, groups, plan, func(s *snapshot.Snapshot) Plan { return solveGroups(s, groups, budget) })
+}
+
+// solveGroups is Solve, whatever the order in which kube-scheduler takes the pods of a group.
+func solveGroups(s *snapshot.Snapshot, groups snapshot.Groups, budget Budget) Plan {
 	if len(openGroups(s, groups)) > 0 {
 		return solveDomains(s, groups, budget)
 	}

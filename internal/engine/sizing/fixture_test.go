@@ -69,7 +69,7 @@ func newFixture(t *testing.T, pool snapshot.Pool, pods ...*corev1.Pod) *fixture 
 // compile sorts the pods into classes.
 func (f *fixture) compile(c podclass.Config, axes resources.Axes, pods []*corev1.Pod) {
 	f.t.Helper()
-	compiler, classifier := podclass.NewCompiler(c), podclass.NewClassifier(false)
+	compiler, classifier := podclass.NewCompiler(c), podclass.NewClassifier(false, &snapshot.Settings{})
 	for _, pod := range pods {
 		class, err := classifier.ClassOf(pod)
 		if err != nil {

@@ -8,25 +8,24 @@ import (
 )
 
 // FitsAlone reports whether the node has room for the pod beside the pods that come with the node.
-func FitsAlone(n *Node, pod *corev1.Pod) bool {
-	_, _, short := ShortAlone(n, pod)
+func (s *Settings) FitsAlone(n *Node, pod *corev1.Pod) bool {
+	_, _, short := s.ShortAlone(n, pod)
 	return !short
 }
 
 // ShortAlone returns the first resource, by name, of which the node has too little for the pod beside the pods that come with the node,
 // and how much it has.
-func ShortAlone(n *Node, pod *corev1.Pod) (name corev1.ResourceName, free resource.Quantity, short bool) {
-	return shortBeside(n, pod, func(other *corev1.Pod) bool { return DaemonOwned(other) || Mirror(other) })
+func (s *Settings) ShortAlone(n *Node, pod *corev1.Pod) (name corev1.ResourceName, free resource.Quantity, short bool) {
+	return shortBeside(n, s.Compared(&pod.Spec, Requests(pod)), func(other *corev1.Pod) bool { return DaemonOwned(other) || Mirror(other) })
 }
 
 // Fits reports whether the node has room for the pod beside all pods that exist.
-func Fits(n *Node, pod *corev1.Pod) bool {
-	_, _, short := shortBeside(n, pod, func(*corev1.Pod) bool { return true })
+func (s *Settings) Fits(n *Node, pod *corev1.Pod) bool {
+	_, _, short := shortBeside(n, s.Compared(&pod.Spec, Requests(pod)), func(*corev1.Pod) bool { return true })
 	return !short
 }
 
-func shortBeside(n *Node, pod *corev1.Pod, counts func(*corev1.Pod) bool) (corev1.ResourceName, resource.Quantity, bool) {
-	requests := Requests(pod)
+func shortBeside(n *Node, requests corev1.ResourceList, counts func(*corev1.Pod) bool) (corev1.ResourceName, resource.Quantity, bool) {
 	names := make([]corev1.ResourceName, 0, len(requests))
 	for name, amount := range requests {
 		if !amount.IsZero() {

@@ -68,6 +68,8 @@ type Settings struct {
 	// DefaultSpread is for pods without spread constraints of their own. The builder of a Snapshot has added them to
 	// its Pods, each with the selector that suits the pod.
 	DefaultSpread []corev1.TopologySpreadConstraint
+	// Profiles are those of kube-scheduler that change rules of their pods, by the scheduler's name.
+	Profiles map[string]SchedulerProfile
 	// NodeCost holds what each node costs per hour in addition to its price, in $: licenses, agents. Plans minimize the
 	// sum.
 	NodeCost float64
@@ -208,6 +210,17 @@ type Node struct {
 	// DRAResources are the extended resources that DRA drivers serve on this node, sorted: see catalog.InstanceType.DRAResources.
 	// Allocatable has how many of the node's devices can serve them, taken or not.
 	DRAResources []corev1.ResourceName
+}
+
+// NoteLacking has Labels.Lacking name the nodes that have labels under one of their two names only. Nodes in flight still get both.
+func (s *Snapshot) NoteLacking() {
+	s.Labels.Lacking = s.Labels.LackedBy(func(yield func(string, map[string]string) bool) {
+		for i := range s.Nodes {
+			if n := &s.Nodes[i]; (n.Claim == "" || n.Initialized) && !yield(n.Name, n.Labels) {
+				return
+			}
+		}
+	})
 }
 
 // Named reports whether the name is that of a Node, not of a NodeClaim with a Node that has not registered.

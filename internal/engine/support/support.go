@@ -174,7 +174,7 @@ func (x *Index) Where(driver string) []requirement.Set {
 		if pod == nil || !slices.Contains(InstalledBy(&pod.Spec), driver) {
 			continue
 		}
-		node, err := x.s.Labels.FromPod(&pod.Spec)
+		node, err := x.s.NodeSelection(&pod.Spec)
 		if err != nil {
 			continue
 		}
@@ -209,7 +209,7 @@ func (x *Index) excludes(daemon *corev1.Pod, of *snapshot.Pool) string {
 	if err != nil {
 		return ""
 	}
-	node, err := x.s.Labels.FromPod(&daemon.Spec)
+	node, err := x.s.NodeSelection(&daemon.Spec)
 	if err != nil {
 		return elsewhere
 	}

@@ -20,11 +20,12 @@ func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Grou
 		return []*Group{r.Affinity(Affinity, pod, &terms[0])}
 	}
 	all := r.term(Affinity, pod, &terms[0])
-	keys := []string{all.key}
+	keys, lacking := []string{all.key}, map[string][]string{all.key: all.lacking}
 	for i := range terms[1:] {
 		next := r.term(Affinity, pod, &terms[1+i])
 		all.selector = both(all.selector, next.selector)
 		all.intersectNamespaces(next)
+		lacking[next.key] = slices.Concat(lacking[next.key], next.lacking)
 		if !slices.Contains(keys, next.key) {
 			keys = append(keys, next.key)
 		}
@@ -40,6 +41,7 @@ func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Grou
 	for _, key := range keys {
 		out = append(out, r.intern(&Group{
 			typ: Affinity, key: key, selector: all.selector, namespaces: all.namespaces, allNamespaces: all.allNamespaces, apart: apart,
+			lacking: lacking[key],
 		}, id))
 	}
 	for i, g := range out {

@@ -60,7 +60,7 @@ func (r *Registry) term(typ Type, pod *corev1.Pod, t *corev1.PodAffinityTerm) *G
 		typ: typ, key: r.labels.Normalize(t.TopologyKey),
 		selector: compileSelector(t.LabelSelector, pod, unmerged(t.LabelSelector, t.MatchLabelKeys, metav1.LabelSelectorOpIn),
 			unmerged(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)),
-		namespaces: map[string]bool{},
+		namespaces: map[string]bool{}, lacking: r.labels.Lacking[t.TopologyKey],
 	}
 	for _, ns := range t.Namespaces {
 		g.namespaces[ns] = true
@@ -112,7 +112,7 @@ func (r *Registry) Joined(typ Type, pod *corev1.Pod, list []*corev1.PodAffinityT
 	byKey := map[string][]*Group{}
 	for _, t := range list {
 		g := r.term(typ, pod, t)
-		byKey[g.key] = append(byKey[g.key], g)
+		byKey[t.TopologyKey] = append(byKey[t.TopologyKey], g)
 	}
 	var out []*Group
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
@@ -121,7 +121,9 @@ func (r *Registry) Joined(typ Type, pod *corev1.Pod, list []*corev1.PodAffinityT
 			out = append(out, r.intern(parts[0], ""))
 			continue
 		}
-		g := &Group{typ: typ, key: key, selector: labels.Nothing(), namespaces: map[string]bool{}, parts: parts}
+		g := &Group{
+			typ: typ, key: parts[0].key, selector: labels.Nothing(), namespaces: map[string]bool{}, parts: parts, lacking: parts[0].lacking,
+		}
 		var id strings.Builder
 		for i, part := range parts {
 			fmt.Fprintf(&id, "|%v%v%s", part.allNamespaces, slices.Sorted(maps.Keys(part.namespaces)), part.selector)
@@ -145,6 +147,9 @@ func (r *Registry) intern(g *Group, filter string) *Group {
 	// The selector of all pods and that of none both print as the empty string.
 	id := fmt.Sprintf("%d|%s|%v|%v|%v|%s|%d|%d|%s", g.typ, g.key, g.allNamespaces, slices.Sorted(maps.Keys(g.namespaces)),
 		g.selector.Empty(), g.selector.String(), g.maxSkew, g.minDomains, filter)
+	if len(g.lacking) > 0 {
+		id += fmt.Sprint("|lacking", g.lacking)
+	}
 	if known, ok := r.byID[id]; ok {
 		return known
 	}

@@ -11,7 +11,7 @@ import (
 
 // Counts reports whether pods on the node count for the group, or may, if it is a claim without an instance.
 func (r *Registry) Counts(g *Group, n *Node) bool {
-	if n.Unlaunched {
+	if n.Unlaunched { // which gets the label under both names
 		return g.filter.admitsTaints(n.Taints) && g.filter.hasKeys(n.Labels, r.labels.WellKnown) && r.mayCount(g.filter, n)
 	}
 	return r.CountsRunning(g, n)
@@ -19,12 +19,25 @@ func (r *Registry) Counts(g *Group, n *Node) bool {
 
 // CountsRunning reports whether pods that run on the node count for the group: it will get no other labels.
 func (r *Registry) CountsRunning(g *Group, n *Node) bool {
-	return g.filter.admits(n.Labels, n.Taints, nil)
+	return !g.isLackedBy(n) && g.filter.admits(n.Labels, n.Taints, nil)
+}
+
+// isLackedBy reports whether the node has the group's key only under its other name, so that it is in no domain.
+func (g *Group) isLackedBy(n *Node) bool {
+	return len(g.lacking) > 0 && slices.Contains(g.lacking, n.Name)
+}
+
+// Domain is the only domain of the group that the node is in or can be in.
+func (g *Group) Domain(n *Node) (string, bool) {
+	if g.isLackedBy(n) {
+		return "", false
+	}
+	return n.Domain(g.key)
 }
 
 // AddRunning adds by pods to the count in the node's domain, for good: Undo does not take them back.
 func (g *Group) AddRunning(n *Node, by int) {
-	if d, ok := n.Domain(g.key); ok {
+	if d, ok := g.Domain(n); ok {
 		g.addRunning(d, by)
 	}
 }

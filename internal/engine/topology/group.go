@@ -38,6 +38,9 @@ type Group struct {
 	// parts are the groups that a joined group consists of; lookup finds them. Other groups have none.
 	parts  []*Group
 	lookup selectorIndex
+	// lacking are the existing nodes that have the key only under its other name, or another key of the same spread: kube-scheduler sees
+	// them in no domain.
+	lacking []string
 	// claim is the volume claim of a group that counts the pods that use it.
 	claim string
 	// others are the groups of the same affinity over other keys: they count the same pods. Affinity only.

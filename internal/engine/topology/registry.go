@@ -95,7 +95,7 @@ func (r *Registry) CountDeclared() {
 				continue
 			}
 			for _, g := range r.declaredBy(pod) {
-				if domain, ok := n.Domain(g.key); ok && r.CountsPod(g, n, pod) {
+				if domain, ok := g.Domain(n); ok && r.CountsPod(g, n, pod) {
 					g.counts[domain]++
 					g.note(pod, n)
 				}
@@ -144,7 +144,7 @@ func (r *Registry) Find(pod *corev1.Pod) (counting, blocking []*Group) {
 
 // universe lists the values of the group's key on existing nodes and on nodes that can be launched.
 func (r *Registry) universe(g *Group) []string {
-	if g.filter == nil {
+	if g.filter == nil && len(g.lacking) == 0 {
 		known, ok := r.universes[g.key]
 		if !ok {
 			known = r.findUniverse(g)

@@ -42,6 +42,11 @@ func (r *Registry) Spread(p SpreadPod, c *corev1.TopologySpreadConstraint) *Grou
 			taints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
 		},
 	}
+	if len(r.labels.Lacking) > 0 {
+		for _, key := range spreadKeys(p.Pod, c.WhenUnsatisfiable) {
+			g.lacking = slices.Concat(g.lacking, r.labels.Lacking[key])
+		}
+	}
 	if c.MinDomains != nil {
 		g.minDomains = int(*c.MinDomains)
 	}
@@ -50,6 +55,19 @@ func (r *Registry) Spread(p SpreadPod, c *corev1.TopologySpreadConstraint) *Grou
 		r.addOffered(g, p)
 	}
 	return g
+}
+
+// HardSpreadKeys are the topology keys of the pod's constraints with DoNotSchedule.
+func HardSpreadKeys(pod *corev1.Pod) []string { return spreadKeys(pod, corev1.DoNotSchedule) }
+
+// spreadKeys are the topology keys of the pod's constraints of one sort.
+func spreadKeys(pod *corev1.Pod, sort corev1.UnsatisfiableConstraintAction) (keys []string) {
+	for i := range pod.Spec.TopologySpreadConstraints {
+		if c := &pod.Spec.TopologySpreadConstraints[i]; c.WhenUnsatisfiable == sort {
+			keys = append(keys, c.TopologyKey)
+		}
+	}
+	return keys
 }
 
 // maxSoftKeys is with how many constraints those that may be given up still depend on each other. Each of them has the

@@ -40,7 +40,7 @@ func (c *check) antiAffinity() {
 	for _, r := range c.antiAffinityTerms() {
 		in := map[string][]*scheduledPod{}
 		for _, m := range c.selected(r.selection) {
-			for _, d := range m.at.label(r.key).values {
+			for _, d := range m.at.named(r.stated).values {
 				if m.repels {
 					in[d] = append(in[d], m)
 				}
@@ -55,7 +55,7 @@ func (c *check) antiAffinity() {
 }
 
 func (c *check) antiAffinityOf(m *scheduledPod, r *affinityTerm, in map[string][]*scheduledPod) {
-	for _, d := range m.at.label(r.key).values {
+	for _, d := range m.at.named(r.stated).values {
 		for _, o := range in[d] {
 			if o.pod != m.pod && (m.placedByPlan || o.placedByPlan) {
 				c.failAt([]*host{m.at, o.at}, "pods %s and %s may share %s %s, which anti-affinity forbids", name(m.pod), name(o.pod), r.key, d)
@@ -108,12 +108,12 @@ func (s *affinitySet) has(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(s.terms, func(t *selection) bool { return !t.has(pod) })
 }
 
-// keys returns those of the terms, each once.
+// keys returns those of the terms as they are stated, each once.
 func (s *affinitySet) keys() []string {
 	var out []string
 	for _, t := range s.terms {
-		if !slices.Contains(out, t.key) {
-			out = append(out, t.key)
+		if !slices.Contains(out, t.stated) {
+			out = append(out, t.stated)
 		}
 	}
 	return out
@@ -121,7 +121,7 @@ func (s *affinitySet) keys() []string {
 
 // counts reports whether a pod of the set would be counted on the host: that has, or may get, one of the labels.
 func (s *affinitySet) counts(at *host) bool {
-	return slices.ContainsFunc(s.terms, func(t *selection) bool { return len(at.label(t.key).values) > 0 })
+	return slices.ContainsFunc(s.terms, func(t *selection) bool { return len(at.named(t.stated).values) > 0 })
 }
 
 // affinity: there is an order in which every pod, when it is placed, finds the pods of its affinity, or is the first
@@ -207,7 +207,7 @@ func (a *schedulingOrder) place(m *scheduledPod) {
 		}
 		a.on[s][m.at] = true
 		for _, key := range s.keys() {
-			if d, ok := m.at.label(key).single(); ok {
+			if d, ok := m.at.named(key).single(); ok {
 				a.in[s][topologyPair{key, d}] = true
 			}
 		}
@@ -219,7 +219,7 @@ func (a *schedulingOrder) place(m *scheduledPod) {
 func (a *schedulingOrder) unsatisfied(m *scheduledPod) []string {
 	s := a.of[m]
 	return slices.DeleteFunc(s.keys(), func(key string) bool {
-		mine := m.at.label(key)
+		mine := m.at.named(key)
 		if mine.absent || len(mine.values) == 0 {
 			return false
 		}
@@ -282,7 +282,7 @@ func (a *schedulingOrder) nextFirst(waiting []*scheduledPod) int {
 func (a *schedulingOrder) mayBeFirst(m *scheduledPod) bool {
 	s := a.of[m]
 	if !s.has(m.pod) || slices.ContainsFunc(s.keys(), func(key string) bool {
-		l := m.at.label(key)
+		l := m.at.named(key)
 		return l.absent || len(l.values) == 0
 	}) {
 		return false

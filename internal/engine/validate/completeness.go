@@ -276,7 +276,7 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 		}
 	}
 	total, attached := amounts{}, map[string]int{} // volumes by driver; a claim that daemons share counts for each
-	total.add(requests(f.pod, false))
+	total.add(f.c.compared(f.pod, false))
 	var daemons []*corev1.Pod
 	own := attachedClaims{}
 	own.add(f.c.mounts(f.pod))
@@ -295,7 +295,7 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 			attached[driver] += len(claims)
 		}
 	}
-	total.add(daemonRequests(daemons).list())
+	total.add(f.c.daemonRequests(daemons).list())
 	for driver, claims := range own {
 		if limit, known := it.VolumeLimits[driver]; known && len(claims)+attached[driver] > limit {
 			return false

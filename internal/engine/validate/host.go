@@ -34,6 +34,8 @@ type host struct {
 	joining func(key string) (label, bool)
 	// allValues are all values of a key in the snapshot, for a node of which nothing else is known.
 	allValues func(key string) []string
+	// canonical is the name of a label that is used here.
+	canonical func(string) string
 }
 
 // outcome is one of the instances that a claim may become.
@@ -43,7 +45,9 @@ type outcome struct {
 }
 
 func (c *check) existing(n *snapshot.Node) *host {
-	pl := &host{name: "node " + n.Name, node: n, taints: n.Taints, given: c.nodeLabels(n), known: map[string]label{}}
+	pl := &host{
+		name: "node " + n.Name, node: n, taints: n.Taints, given: c.nodeLabels(n), known: map[string]label{}, canonical: c.s.Labels.Normalize,
+	}
 	for _, p := range c.p.Placements {
 		if p.Node == n.Name && p.Claim == n.Claim {
 			pl.pods = append(pl.pods, p.Pods...)
@@ -110,7 +114,7 @@ func (c *check) entries(reqs []karpv1.Requirement) map[string][]expr {
 func (c *check) launched(i int, l *schedule.Launch) *host {
 	pl := &host{
 		name: fmt.Sprintf("launch %d", i), index: i, launch: l, pods: l.Pods, known: map[string]label{}, given: map[string]string{},
-		mayDefine: c.s.Labels.IsWellKnown, allValues: c.values, joining: c.joinLabel,
+		mayDefine: c.s.Labels.IsWellKnown, allValues: c.values, joining: c.joinLabel, canonical: c.s.Labels.Normalize,
 	}
 	if l.Pool == nil || len(l.InstanceTypes) == 0 {
 		return pl // launches reports it
@@ -270,10 +274,48 @@ func (pl *host) label(key string) label {
 	return l
 }
 
+// named is the label under a name as a pod states it. A node that has joined has it under this name or not at all: kube-scheduler knows
+// no other names. One that joins still gets it under both.
+func (pl *host) named(stated string) label {
+	key := pl.canonical(stated)
+	if stated == nodeName || !pl.joined() || !hasTwoNames(pl.canonical, stated) {
+		return pl.label(key)
+	}
+	if v, ok := pl.node.Labels[stated]; ok {
+		return label{values: []string{v}}
+	}
+	return label{absent: true}
+}
+
+// labelOf is the label that the expression is about.
+func (pl *host) labelOf(e *expr) label {
+	if e.stated == "" {
+		return pl.label(e.key)
+	}
+	return pl.named(e.stated)
+}
+
+// joined reports whether the host is a node that gets no more labels.
+func (pl *host) joined() bool { return pl.node != nil && (pl.node.Claim == "" || pl.node.Initialized) }
+
+// hasTwoNames reports whether kubelet or the cloud controller manager sets the label under two names.
+func hasTwoNames(canonical func(string) string, stated string) bool {
+	for _, early := range []string{
+		corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType,
+		"beta.kubernetes.io/arch", "beta.kubernetes.io/os",
+	} {
+		if stated == early || stated == canonical(early) {
+			return true
+		}
+	}
+	return false
+}
+
 // labelBeforeLimits is label without what only the choice of types excludes: which are left depends on what limits
 // leave to other launches.
-func (pl *host) labelBeforeLimits(key string) label {
-	l := label{values: slices.Clone(pl.label(key).values), absent: pl.label(key).absent}
+func (pl *host) labelBeforeLimits(stated string) label {
+	key, all := pl.canonical(stated), pl.named(stated)
+	l := label{values: slices.Clone(all.values), absent: all.absent}
 	if pl.launch == nil || len(pl.launch.Pool.Spec.Limits) == 0 {
 		return l
 	}
@@ -338,7 +380,7 @@ func (pl *host) demanded(key string, values []string) []string {
 
 // satisfies reports whether the demands are satisfied whatever the host becomes.
 func (pl *host) satisfies(w *labelDemands) bool {
-	if w.admits(func(e *expr) bool { return e.holds(pl.label(e.key)) }) {
+	if w.admits(func(e *expr) bool { return e.holds(pl.labelOf(e)) }) {
 		return true
 	}
 	if len(w.terms) < 2 || len(pl.outcomes) == 0 {
@@ -354,7 +396,7 @@ func (pl *host) satisfiesOn(out outcome, w *labelDemands) bool {
 
 // mightSatisfy reports whether something that the host may become satisfies the demands, label by label.
 func (pl *host) mightSatisfy(w *labelDemands) bool {
-	return w.admits(func(e *expr) bool { return e.may(pl.label(e.key)) })
+	return w.admits(func(e *expr) bool { return e.may(pl.labelOf(e)) })
 }
 
 // nominated reports whether an earlier plan nominated the pod to the host, in a snapshot that has changed since.

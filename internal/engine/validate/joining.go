@@ -52,7 +52,7 @@ func (c *check) daemonComes(daemon *corev1.Pod, pl *host) bool {
 	if pl.joining == nil {
 		return pl.satisfies(c.labelDemandsOf(daemon))
 	}
-	return c.labelDemandsOf(daemon).admits(func(e *expr) bool { return c.daemonHolds(e, pl.label(e.key)) })
+	return c.labelDemandsOf(daemon).admits(func(e *expr) bool { return c.daemonHolds(e, pl.labelOf(e)) })
 }
 
 // daemonOn reports whether the DaemonSet's pod runs on a launch that became the outcome.

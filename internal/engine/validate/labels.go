@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,9 +38,10 @@ func (l *label) add(o label) {
 	l.absent, l.open = l.absent || o.absent, l.open || o.open
 }
 
-// expr is one match expression, with its canonical key.
+// expr is one match expression, with its canonical key, and the key as it is stated.
 type expr struct {
 	key    string
+	stated string
 	op     corev1.NodeSelectorOperator
 	values []string
 	set    map[string]bool // values, where there are many
@@ -50,7 +52,7 @@ type expr struct {
 const manyValues = 16
 
 func newExpr(key string, op corev1.NodeSelectorOperator, values []string) (expr, error) {
-	e := expr{key: key, op: op, values: values}
+	e := expr{key: key, stated: key, op: op, values: values}
 	switch op {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(values) == 0 {
@@ -140,8 +142,39 @@ type labelDemands struct {
 	err      error
 }
 
-// labelDemandsOf reads nodeSelector and required node affinity.
+// labelDemandsOf reads nodeSelector and required node affinity, with what the pod's scheduler adds to that: both must hold.
 func (c *check) labelDemandsOf(pod *corev1.Pod) *labelDemands {
+	added := c.s.Settings.AddedAffinity(&pod.Spec)
+	if added == nil || added.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return c.ownLabelDemandsOf(pod)
+	}
+	if w := c.enforced[pod]; w != nil {
+		return w
+	}
+	w := *c.ownLabelDemandsOf(pod)
+	var both [][]expr
+	for _, term := range added.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		exprs, err := c.exprs(term.MatchExpressions)
+		fields, why := nameFields(term.MatchFields)
+		if err = errors.Join(err, why); err != nil {
+			w.err = errors.Join(w.err, err)
+			continue
+		}
+		exprs = append(exprs, fields...)
+		if !w.affinity {
+			both = append(both, exprs)
+		}
+		for _, own := range w.terms {
+			both = append(both, slices.Concat(own, exprs))
+		}
+	}
+	w.affinity, w.terms = true, both
+	c.enforced[pod] = &w
+	return &w
+}
+
+// ownLabelDemandsOf reads the pod's nodeSelector and required node affinity: these decide which nodes a spread counts.
+func (c *check) ownLabelDemandsOf(pod *corev1.Pod) *labelDemands {
 	if w := c.labelDemands[pod]; w != nil {
 		return w
 	}
@@ -153,7 +186,7 @@ func (c *check) labelDemandsOf(pod *corev1.Pod) *labelDemands {
 		}
 		w.selector = append(
 			w.selector,
-			expr{key: c.s.Labels.Normalize(k), op: corev1.NodeSelectorOpIn, values: []string{pod.Spec.NodeSelector[k]}},
+			expr{key: c.s.Labels.Normalize(k), stated: k, op: corev1.NodeSelectorOpIn, values: []string{pod.Spec.NodeSelector[k]}},
 		)
 	}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -190,7 +223,7 @@ func nameFields(list []corev1.NodeSelectorRequirement) ([]expr, error) {
 		if f.Key != "metadata.name" || len(f.Values) != 1 || f.Operator != corev1.NodeSelectorOpIn && f.Operator != corev1.NodeSelectorOpNotIn {
 			return nil, fmt.Errorf("field %q: operator %s with %d values", f.Key, f.Operator, len(f.Values))
 		}
-		out = append(out, expr{key: nodeName, op: f.Operator, values: f.Values})
+		out = append(out, expr{key: nodeName, stated: nodeName, op: f.Operator, values: f.Values})
 	}
 	return out, nil
 }
@@ -205,6 +238,7 @@ func (c *check) exprs(list []corev1.NodeSelectorRequirement) ([]expr, error) {
 		if err != nil {
 			return nil, err
 		}
+		e.stated = r.Key
 		out = append(out, e)
 	}
 	return out, nil

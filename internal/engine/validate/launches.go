@@ -164,7 +164,7 @@ func (c *check) resources(pl *host) {
 	total := amounts{}
 	var taken []port
 	for _, pod := range pl.pods {
-		total.add(requests(pod, false))
+		total.add(c.compared(pod, false))
 		if p, found := portConflict(ports(pod), taken); found {
 			c.failAt(at, "%s: pods %s and %s both use %s", pl.name, name(pod), name(p.pod), p)
 		}
@@ -222,7 +222,7 @@ func (c *check) outcomeFits(pl *host, out outcome, always load, mixed []*corev1.
 			}
 		}
 	}
-	total.add(daemonRequests(daemons).list())
+	total.add(c.daemonRequests(daemons).list())
 	for r, q := range total {
 		if have := out.allocatable(r); q.Sign() > 0 && q.Cmp(have) > 0 {
 			c.failAt(at, "%s as %s in %s: %s %s requested, %s allocatable", pl.name, out.it.Name, out.o.Zone, q.String(), r, have.String())
@@ -238,9 +238,9 @@ func (c *check) daemons(pl *host) (always, mixed []*corev1.Pod) {
 			continue
 		}
 		switch w := c.labelDemandsOf(pod); {
-		case w.admits(func(e *expr) bool { return c.daemonHolds(e, pl.label(e.key)) }):
+		case w.admits(func(e *expr) bool { return c.daemonHolds(e, pl.labelOf(e)) }):
 			always = append(always, pod)
-		case w.admits(func(e *expr) bool { return c.daemonMay(e, pl.label(e.key)) }):
+		case w.admits(func(e *expr) bool { return c.daemonMay(e, pl.labelOf(e)) }):
 			mixed = append(mixed, pod)
 		}
 	}

@@ -100,6 +100,7 @@ func (c *check) placesOf(pv *corev1.PersistentVolume, pod *corev1.Pod) (somewher
 		switch key {
 		case "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
 			"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region":
+			// VolumeZone looks a label up by either name.
 			labeled = append(labeled, expr{key: c.s.Labels.Normalize(key), op: corev1.NodeSelectorOpIn, values: strings.Split(value, "__")})
 		}
 	}
@@ -174,7 +175,7 @@ func (c *check) toBind(m *mount, pod *corev1.Pod, claim *corev1.PersistentVolume
 			if slices.Contains(c.s.Volumes.Unsupported.TopologyKeys, e.Key) {
 				m.missing = "has a storage class for nodes of another cloud"
 			}
-			exprs = append(exprs, expr{key: c.s.Labels.Normalize(e.Key), op: corev1.NodeSelectorOpIn, values: e.Values})
+			exprs = append(exprs, expr{key: c.s.Labels.Normalize(e.Key), stated: e.Key, op: corev1.NodeSelectorOpIn, values: e.Values})
 		}
 		m.terms = append(m.terms, exprs)
 	}

@@ -55,7 +55,7 @@ func (c *check) placedPods(pl *host, joining []*corev1.Pod) {
 		}
 	}
 	for _, pod := range pl.pods {
-		total.add(requests(pod, false))
+		total.add(c.compared(pod, false))
 		taken = append(taken, ports(pod)...)
 	}
 	for _, daemon := range c.missingDaemons(pl) {
@@ -63,7 +63,7 @@ func (c *check) placedPods(pl *host, joining []*corev1.Pod) {
 	}
 	for _, pod := range joining {
 		c.schedulable(pl, pod)
-		needed.add(requests(pod, false))
+		needed.add(c.compared(pod, false))
 		if p, found := portConflict(ports(pod), taken); found {
 			c.fail("%s: pods %s and %s both use %s", pl.name, name(pod), name(p.pod), p)
 		}
@@ -90,7 +90,7 @@ func (c *check) expected(pl *host, running amounts) amounts {
 			daemons = append(daemons, pod)
 		}
 	}
-	out := daemonRequests(daemons)
+	out := c.daemonRequests(daemons)
 	for r, q := range out {
 		q.Sub(running[r])
 		if q.Sign() < 0 {

@@ -85,6 +85,7 @@ type selection struct {
 	namespaces map[string]bool
 	selector   *metav1.LabelSelector
 	key        string // canonical
+	stated     string // the key as the pod states it
 }
 
 func (s *selection) selects(namespace string, labels map[string]string) bool {
@@ -99,7 +100,7 @@ func (s *selection) id() string {
 	if err != nil {
 		return fmt.Sprintf("%p", s)
 	}
-	return fmt.Sprint(s.key, s.everywhere, slices.Sorted(maps.Keys(s.namespaces)), string(b))
+	return fmt.Sprint(s.stated, s.everywhere, slices.Sorted(maps.Keys(s.namespaces)), string(b))
 }
 
 // selected are the pods of the selection.
@@ -133,7 +134,7 @@ func withLabelKeys(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []s
 
 func (c *check) spreadSelection(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *selection {
 	return &selection{
-		namespaces: map[string]bool{pod.Namespace: true}, key: c.s.Labels.Normalize(t.TopologyKey),
+		namespaces: map[string]bool{pod.Namespace: true}, key: c.s.Labels.Normalize(t.TopologyKey), stated: t.TopologyKey,
 		selector: withLabelKeys(t.LabelSelector, pod, t.MatchLabelKeys, nil),
 	}
 }
@@ -141,7 +142,7 @@ func (c *check) spreadSelection(pod *corev1.Pod, t *corev1.TopologySpreadConstra
 // affinitySelection reads a term of pod affinity or anti-affinity.
 func (c *check) affinitySelection(pod *corev1.Pod, t *corev1.PodAffinityTerm) *selection {
 	out := &selection{
-		namespaces: map[string]bool{}, key: c.s.Labels.Normalize(t.TopologyKey),
+		namespaces: map[string]bool{}, key: c.s.Labels.Normalize(t.TopologyKey), stated: t.TopologyKey,
 		selector: withLabelKeys(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
 	}
 	if s := t.LabelSelector; s != nil && slices.ContainsFunc(s.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool {

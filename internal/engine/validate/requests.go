@@ -84,6 +84,17 @@ func requests(pod *corev1.Pod, limits bool) corev1.ResourceList {
 	return running.list()
 }
 
+// compared are the requests of a pod that its scheduler compares with what nodes have.
+func (c *check) compared(pod *corev1.Pod, limits bool) corev1.ResourceList {
+	out := requests(pod, limits)
+	for resource := range out {
+		if c.s.Settings.Ignores(&pod.Spec, resource) {
+			delete(out, resource)
+		}
+	}
+	return out
+}
+
 // port is a host port of a pod.
 type port struct {
 	pod      *corev1.Pod
@@ -136,7 +147,7 @@ func (p port) conflicts(o port) bool {
 
 // daemonRequests returns what the pods of DaemonSets take of a node that each of them belongs on. Of those that want one host port, one
 // comes, and the others stay pending: NodePorts refuses them.
-func daemonRequests(daemons []*corev1.Pod) amounts {
+func (c *check) daemonRequests(daemons []*corev1.Pod) amounts {
 	var together [][]*corev1.Pod // each list are pods of which just one comes
 	for _, d := range daemons {
 		at := slices.IndexFunc(together, func(list []*corev1.Pod) bool {
@@ -152,7 +163,7 @@ func daemonRequests(daemons []*corev1.Pod) amounts {
 	for _, list := range together {
 		most := amounts{}
 		for _, d := range list {
-			most.raise(amounts(requests(d, true)))
+			most.raise(amounts(c.compared(d, true)))
 		}
 		out.add(most.list())
 	}

@@ -41,8 +41,8 @@ func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spr
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
 		o := &pod.Spec.TopologySpreadConstraints[i]
-		if key := c.s.Labels.Normalize(o.TopologyKey); o.WhenUnsatisfiable == corev1.DoNotSchedule && key != sp.key {
-			sp.present = append(sp.present, key)
+		if o.WhenUnsatisfiable == corev1.DoNotSchedule && o.TopologyKey != sp.stated {
+			sp.present = append(sp.present, o.TopologyKey)
 		}
 	}
 	slices.Sort(sp.present)
@@ -147,7 +147,7 @@ func (c *check) skewWithinLimit(sp *spread) {
 	}
 	counts, surely := map[string]int{}, map[string]int{}
 	for _, m := range c.spreadPods(sp) {
-		d, ok := m.at.label(sp.key).single()
+		d, ok := m.at.named(sp.stated).single()
 		if !ok || !m.active || !c.counts(sp, m.at) {
 			continue
 		}
@@ -158,7 +158,7 @@ func (c *check) skewWithinLimit(sp *spread) {
 	}
 	used := hostsOf(sp.owners)
 	for _, m := range c.daemonsSpread(sp) {
-		d, ok := m.at.label(sp.key).single()
+		d, ok := m.at.named(sp.stated).single()
 		if !ok {
 			continue
 		}
@@ -174,10 +174,10 @@ func (c *check) skewWithinLimit(sp *spread) {
 	}
 	reported := map[string]bool{}
 	for _, m := range sp.owners {
-		d, ok := m.at.label(sp.key).single()
+		d, ok := m.at.named(sp.stated).single()
 		switch {
 		case !ok:
-			c.failAt([]*host{m.at}, "pod %s is spread over %s, but its node may come up in %v", name(m.pod), sp.key, m.at.label(sp.key).values)
+			c.failAt([]*host{m.at}, "pod %s is spread over %s, but its node may come up in %v", name(m.pod), sp.key, m.at.named(sp.stated).values)
 		case surely[d]-floor > sp.skew && !reported[d]:
 			reported[d] = true
 			c.failAt(
@@ -212,16 +212,16 @@ func SpreadHoldsLast(s *snapshot.Snapshot, p schedule.Plan, pod *corev1.Pod) boo
 		}
 		sp, counts := c.spread(pod, &t), map[string]int{}
 		for _, m := range c.spreadPods(sp) {
-			if d, ok := m.at.label(sp.key).single(); ok && m.active && m.pod != pod && c.counts(sp, m.at) {
+			if d, ok := m.at.named(sp.stated).single(); ok && m.active && m.pod != pod && c.counts(sp, m.at) {
 				counts[d]++
 			}
 		}
 		for _, m := range c.daemonsSpread(sp) {
-			if d, ok := m.at.label(sp.key).single(); ok && m.attracts {
+			if d, ok := m.at.named(sp.stated).single(); ok && m.attracts {
 				counts[d]++
 			}
 		}
-		d, ok := c.pods.all[at].at.label(sp.key).single()
+		d, ok := c.pods.all[at].at.named(sp.stated).single()
 		return !ok || counts[d]+self(sp, pod)-c.floor(sp, counts, c.hosts) > sp.skew
 	})
 }
@@ -238,7 +238,7 @@ func self(sp *spread, pod *corev1.Pod) int {
 func atDomain(sp *spread, d string) []*host {
 	var out []*host
 	for _, m := range sp.owners {
-		if v, ok := m.at.label(sp.key).single(); ok && v == d {
+		if v, ok := m.at.named(sp.stated).single(); ok && v == d {
 			out = append(out, m.at)
 		}
 	}
@@ -247,13 +247,13 @@ func atDomain(sp *spread, d string) []*host {
 
 // counts reports whether pods on the host count for the constraint, and its domain does.
 func (c *check) counts(sp *spread, at *host) bool {
-	if slices.ContainsFunc(sp.present, func(key string) bool { return len(at.label(key).values) == 0 }) {
+	if slices.ContainsFunc(sp.present, func(key string) bool { return len(at.named(key).values) == 0 }) {
 		return false
 	}
 	if sp.honorTaints && !tolerated(sp.pod, at.taints) {
 		return false
 	}
-	return !sp.honorAffinity || at.mightSatisfy(c.labelDemandsOf(sp.pod))
+	return !sp.honorAffinity || at.mightSatisfy(c.ownLabelDemandsOf(sp.pod))
 }
 
 // floor is the lowest number of pods in any domain that kube-scheduler knows: of nodes that exist, and of the launches
@@ -299,8 +299,8 @@ func (c *check) existingDomains(sp *spread) []string {
 		if pl.node == nil || pl.node.Deleting && (sp.key == corev1.LabelHostname || c.leaves(pl.node)) || !c.counts(sp, pl) {
 			continue
 		}
-		d, ok := pl.label(sp.key).single()
-		if ok && (!sp.honorAffinity || c.labelDemandsOf(sp.pod).reaches(sp.key, d)) {
+		d, ok := pl.named(sp.stated).single()
+		if ok && (!sp.honorAffinity || c.ownLabelDemandsOf(sp.pod).reaches(sp.key, d)) {
 			out = append(out, d)
 		}
 	}
@@ -326,7 +326,7 @@ func (c *check) leaves(n *snapshot.Node) bool {
 func (c *check) launchedDomains(sp *spread, among []*host) []string {
 	var out []string
 	for _, pl := range among {
-		if d, ok := pl.label(sp.key).single(); ok && pl.launch != nil && c.counts(sp, pl) {
+		if d, ok := pl.named(sp.stated).single(); ok && pl.launch != nil && c.counts(sp, pl) {
 			out = append(out, d)
 		}
 	}
@@ -346,7 +346,7 @@ func hostsOf(pods []*scheduledPod) []*host {
 func (c *check) knownDomains(sp *spread) []string {
 	var out []string
 	for _, pl := range c.hosts {
-		if d, ok := pl.label(sp.key).single(); ok && pl.node != nil {
+		if d, ok := pl.named(sp.stated).single(); ok && pl.node != nil {
 			out = append(out, d)
 		}
 	}

@@ -2,6 +2,7 @@ package validate
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,8 @@ const newHost = "a new node"
 // launches. Each of the constraint's pods in the domain could have gone there: if one could not, it may be the one that
 // was placed last. What other rules about pods allowed at the time is unknown.
 func (c *check) emptierDomain(sp *spread, d string, n int, domains []string) string {
-	if n-c.mostDaemons(sp) <= sp.skew || slices.ContainsFunc(sp.owners, func(m *scheduledPod) bool { return c.hasOtherRules(sp, m.pod) }) {
+	if n-c.mostDaemons(sp) <= sp.skew || c.arrivesFull(sp) ||
+		slices.ContainsFunc(sp.owners, func(m *scheduledPod) bool { return c.hasOtherRules(sp, m.pod) }) {
 		return ""
 	}
 	free := map[string]bool{}
@@ -31,13 +33,32 @@ func (c *check) emptierDomain(sp *spread, d string, n int, domains []string) str
 	}
 	for _, e := range slices.Sorted(maps.Keys(free)) {
 		if free[e] && !slices.ContainsFunc(sp.owners, func(m *scheduledPod) bool {
-			at, ok := m.at.label(sp.key).single()
+			at, ok := m.at.named(sp.stated).single()
 			return ok && at == d && !slices.ContainsFunc(c.s.Pools, func(p snapshot.Pool) bool { return c.launchableIn(sp, m.pod, &p, e) })
 		}) {
 			return e
 		}
 	}
 	return ""
+}
+
+// arrivesFull reports whether the DaemonSets' pods of one more node may be so many, beside the pods that run now, that the first node of
+// a domain takes none of the constraint's pods.
+func (c *check) arrivesFull(sp *spread) bool {
+	daemons, running := c.mostDaemons(sp), map[string]int{}
+	if daemons == 0 {
+		return false
+	}
+	for _, m := range c.spreadPods(sp) {
+		if d, ok := m.at.named(sp.stated).single(); ok && m.active && !m.placedByPlan && c.counts(sp, m.at) {
+			running[d]++
+		}
+	}
+	lowest := math.MaxInt
+	for _, d := range c.existingDomains(sp) {
+		lowest = min(lowest, running[d])
+	}
+	return daemons+1-min(lowest, daemons) > sp.skew
 }
 
 // hasOtherRules reports whether the pod has required rules about other pods besides the spread, but for spreads over

@@ -46,15 +46,15 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 	sp := c.spread(pod, t)
 	counts, surely := map[string]int{}, map[string]int{}
 	for _, m := range c.spreadPods(sp) {
-		if d, ok := m.at.labelBeforeLimits(sp.key).single(); ok && m.active && c.counts(sp, m.at) {
+		if d, ok := m.at.labelBeforeLimits(sp.stated).single(); ok && m.active && c.counts(sp, m.at) {
 			counts[d]++
-			if !sp.honorAffinity || m.at.satisfies(c.labelDemandsOf(pod)) {
+			if !sp.honorAffinity || m.at.satisfies(c.ownLabelDemandsOf(pod)) {
 				surely[d]++
 			}
 		}
 	}
 	for _, m := range c.daemonsSpread(sp) {
-		if d, ok := m.at.labelBeforeLimits(sp.key).single(); ok {
+		if d, ok := m.at.labelBeforeLimits(sp.stated).single(); ok {
 			counts[d]++
 			if m.attracts {
 				surely[d]++
@@ -64,7 +64,7 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 	known, exist := c.knownDomains(sp), c.existingDomains(sp)
 	for _, pl := range c.hosts { // after the plan, all of its nodes exist, wherever they may come up
 		if pl.launch != nil && c.counts(sp, pl) {
-			exist = append(exist, pl.labelBeforeLimits(sp.key).values...)
+			exist = append(exist, pl.labelBeforeLimits(sp.stated).values...)
 		}
 	}
 	slices.Sort(exist)
@@ -84,7 +84,7 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 // exist yet: kube-scheduler may find the new domain before it schedules them.
 func (c *check) roomBeside(sp *spread, counts map[string]int, n int) bool {
 	return !slices.ContainsFunc(c.spreadPods(sp), func(m *scheduledPod) bool {
-		d, ok := m.at.labelBeforeLimits(sp.key).single()
+		d, ok := m.at.labelBeforeLimits(sp.stated).single()
 		return m.placedByPlan && ok && counts[d]-n > sp.skew
 	})
 }
@@ -108,7 +108,7 @@ func (c *check) affinityRules(pod *corev1.Pod, s *affinitySet) []topologyRule {
 	var out []topologyRule
 	for _, key := range s.keys() {
 		out = append(out, topologyRule{
-			key: key, needsDomain: len(in) == 0 || founds,
+			key: c.s.Labels.Normalize(key), needsDomain: len(in) == 0 || founds,
 			allows: func(d string) bool { return in[topologyPair{key, d}] || founds },
 		})
 	}

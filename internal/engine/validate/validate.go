@@ -73,11 +73,16 @@ type check struct {
 	// hosts are the snapshot's nodes, in its order, and after them the plan's launches.
 	hosts        []*host
 	labelDemands map[*corev1.Pod]*labelDemands
-	pods         *podIndex
+	// enforced are those of pods to which their scheduler adds some.
+	enforced map[*corev1.Pod]*labelDemands
+	pods     *podIndex
 }
 
 func newCheck(s *snapshot.Snapshot, p schedule.Plan) *check {
-	c := &check{s: s, p: p, planned: make(map[types.UID]bool, len(s.Pods)), labelDemands: map[*corev1.Pod]*labelDemands{}}
+	c := &check{
+		s: s, p: p, planned: make(map[types.UID]bool, len(s.Pods)),
+		labelDemands: map[*corev1.Pod]*labelDemands{}, enforced: map[*corev1.Pod]*labelDemands{},
+	}
 	for _, pod := range s.Pods {
 		c.planned[pod.UID] = true
 	}

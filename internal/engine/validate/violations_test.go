@@ -46,6 +46,16 @@ func ofNamespaces(labels map[string]string) func(*corev1.Pod) {
 	}
 }
 
+func ignoring(resource string, s *snapshot.Snapshot) *snapshot.Snapshot {
+	s.Settings.Profiles = map[string]snapshot.SchedulerProfile{corev1.DefaultSchedulerName: {IgnoredResources: []string{resource}}}
+	return s
+}
+
+func withEarlierZone(s *snapshot.Snapshot) *snapshot.Snapshot {
+	s.Nodes[0].Labels[corev1.LabelFailureDomainBetaZone] = s.Nodes[0].Labels[Zone]
+	return s
+}
+
 func in(namespace string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Namespace = namespace }
 }
@@ -73,6 +83,34 @@ func TestPlanFindsEachMistake(t *testing.T) {
 			s.Nodes[0].Taints = []corev1.Taint{{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "200m"))}}
 		}, "4100m cpu requested"},
+		{
+			"a label that the node has only under its other name",
+			withEarlierZone(onNode(Pod("a", Selects(corev1.LabelFailureDomainBetaZone, "z1")))),
+			func(s *snapshot.Snapshot, _ *schedule.Plan) {
+				delete(s.Nodes[0].Labels, corev1.LabelFailureDomainBetaZone)
+			},
+			"nodeSelector is not satisfied",
+		},
+		{
+			"a topology key that the node has only under its other name",
+			withEarlierZone(onNode(Pod("a", Labeled("app", "a"), Spread(corev1.LabelFailureDomainBetaZone, 1, "a")))),
+			func(s *snapshot.Snapshot, _ *schedule.Plan) {
+				delete(s.Nodes[0].Labels, corev1.LabelFailureDomainBetaZone)
+			},
+			"is spread over topology.kubernetes.io/zone, but its node may come up in",
+		},
+		{"node affinity that the scheduler adds", World(general(), Pod("a")), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			pod := Pod("like-it", Needs(Expr("team", corev1.NodeSelectorOpExists)))
+			s.Settings.Profiles = map[string]snapshot.SchedulerProfile{
+				corev1.DefaultSchedulerName: {AddedAffinity: pod.Spec.Affinity.NodeAffinity},
+			}
+		}, "required node affinity is not satisfied"},
+		{
+			"a resource that the scheduler ignores no more",
+			ignoring("example.com/license", World(general(), Pod("a", Requests("example.com/license", "1")))),
+			func(s *snapshot.Snapshot, _ *schedule.Plan) { s.Settings.Profiles = nil },
+			"example.com/license",
+		},
 		{"a daemon that the pod keeps off", World(general(), Pod("a", Apart(Host, "agent"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Labeled("app", "agent"))}}
 		}, "pods default/a and default/agent may share kubernetes.io/hostname"},

@@ -54,7 +54,7 @@ func newFixture(t *testing.T, prices [3]float64, pods ...*corev1.Pod) *fixture {
 	}}
 	compiler, classifier := podclass.NewCompiler(podclass.Config{
 		Snapshot: s, Topology: registry, Volumes: volumes, RespectPreferences: true, Steps: &steps, Pools: models,
-	}), podclass.NewClassifier(false)
+	}), podclass.NewClassifier(false, &snapshot.Settings{})
 	for _, pod := range pods {
 		c, err := classifier.ClassOf(pod)
 		if err != nil {

@@ -196,7 +196,7 @@ func newRules(b *builder, pool *snapshot.Pool, pods []*corev1.Pod) *rules {
 	out.poolReqs, _ = b.Snapshot.Labels.FromPool(pool.NodePool, pool.NodeClassLabel) // an invalid pool launches nothing
 	out.all = out.poolReqs
 	for _, p := range pods {
-		if of, err := b.Snapshot.Labels.FromPod(&p.Spec); err == nil {
+		if of, err := b.Snapshot.NodeSelection(&p.Spec); err == nil {
 			out.pods = append(out.pods, podRule{podName(p), of})
 			out.all = out.all.Intersect(of.Selector)
 		}

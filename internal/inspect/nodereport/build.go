@@ -13,6 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
+	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -202,7 +203,7 @@ func (b *builder) leaving() (Verdict, bool) {
 	case deleting || b.n.InstanceTerminating:
 		return Verdict{Leaving, cmp.Or(reason, "Deleted"), "is being removed" + because + b.drain()}, true
 	case has && len(command.Replacements) > 0:
-		waiting := b.replacements(command.Replacements)
+		waiting := b.replacements(&command)
 		return Verdict{Leaving, reason, fmt.Sprintf("is being replaced%s, and goes once %s initialized", because, waiting)}, true
 	case has || tainted || reason != "":
 		if because == "" && tainted {
@@ -244,10 +245,10 @@ func (b *builder) because(reason string) string {
 }
 
 // replacements states which claims are not initialized yet.
-func (b *builder) replacements(names []string) string {
+func (b *builder) replacements(command *karpv1.DisruptionCommand) string {
 	var waiting []string
-	for _, name := range names {
-		if c := claimOf(b.View, name); c == nil || !condition.IsTrue(c, karpv1.ConditionInitialized) {
+	for _, name := range command.Replacements {
+		if r := inflight.ReplacementOf(command.ID, name, claimOf(b.View, name)); r.State != inflight.Initialized {
 			waiting = append(waiting, name)
 		}
 	}

@@ -30,7 +30,7 @@ var floors = [][]string{
 }
 
 // planned are packages of floors that do not exist yet.
-var planned = []string{"inflight", "drain", "advance"}
+var planned = []string{"advance"}
 
 const (
 	// maxGroundDepth limits how many packages of the ground may import each other in a row.

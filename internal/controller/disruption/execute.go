@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
@@ -186,24 +187,8 @@ func (l *Loop) validatePods(ctx context.Context, cmd *disrupt.Command, c *disrup
 		c.Node.Name)}); err != nil {
 		return err
 	}
-	known := make(map[types.UID]bool, len(c.Node.Pods))
-	for _, p := range c.Node.Pods {
-		known[p.UID] = true
-	}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		var changed bool
-		switch {
-		case cmd.Reason == karpv1.DisruptionEmpty:
-			changed = disrupt.PreventsEmptiness(p) || !snapshot.Disruptable(p, l.Now())
-		case cmd.Bound != nil, c.Node.Bounded && (cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy):
-			changed = snapshot.Reschedulable(p) && !known[p.UID]
-		default:
-			changed = snapshot.Reschedulable(p) && !known[p.UID] || !snapshot.Disruptable(p, l.Now())
-		}
-		if changed {
-			return fmt.Errorf("node %q, pod %s/%s: %w", c.Node.Name, p.Namespace, p.Name, errPodsChanged)
-		}
+	if p := inflight.ChangedPod(cmd, c, pods.Items, l.Now()); p != nil {
+		return fmt.Errorf("node %q, pod %s/%s: %w", c.Node.Name, p.Namespace, p.Name, errPodsChanged)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) {
 		Parallel: []string{
 			"TestBreaker", "TestCapacityForArrivingPods", "TestEmpty", "TestGaugesOfAPoolThatIsGone", "TestInvalidDisruptionCosts",
 			"TestLimitReachedSinceTheDecision", "TestNodesThatAreRemovedForAnotherReason", "TestOneOfSeveralEmptyNodes",
-			"TestRepairOfAStaticPool", "TestStaticPool", "TestTimeout", "TestWhichNodesAreDisrupted",
+			"TestRepairOfAStaticPool", "TestStaticPool", "TestWhichNodesAreDisrupted",
 		},
 		Varying: []string{"TestPassesThatAreLeftOutWouldDecideNothing", "TestLoopKilled"},
 	}))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
@@ -155,28 +155,20 @@ func (q *Queue) noteDeleted(uid types.UID) {
 	q.deleted[uid] = now
 }
 
-// command is a disruption command as recorded on its claims.
-type command struct {
-	karpv1.DisruptionCommand
-	// candidates are its claims that are not deleting.
-	candidates []*karpv1.NodeClaim
-}
-
-// read returns the command that the claims have a record of.
-func (q *Queue) read(ctx context.Context, id string) (command, error) {
+// read returns the command that the claims have a record of, and what its next step depends on.
+func (q *Queue) read(ctx context.Context, id string) (inflight.Command, error) {
 	claims, err := cluster.ClaimsOfCommand(ctx, q.Client, id)
 	if err != nil {
-		return command{}, err
+		return inflight.Command{}, err
 	}
-	var c command
-	for i := range claims {
-		e, ok, err := claims[i].DisruptionCommand()
-		if !ok || err != nil || e.ID != id || claims[i].DeletionTimestamp != nil {
-			continue
-		}
-		c.DisruptionCommand = e
-		c.candidates = append(c.candidates, &claims[i])
+	c := inflight.Of(id, claims)
+	if len(c.Candidates) == 0 {
+		return c, nil
 	}
+	if c.Replacements, err = q.replacements(ctx, &c.Record); err != nil {
+		return c, err
+	}
+	c.Created, c.Timeout, c.Paused = q.allReplacementsCreated(id), q.timeout(ctx), q.paused(ctx, &c)
 	return c, nil
 }
 
@@ -189,63 +181,35 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if len(c.candidates) == 0 {
-		return reconcile.Result{}, q.cleanUpReplacements(ctx, req.Name)
-	}
-	progress, err := q.progress(ctx, c)
-	if err != nil {
-		return reconcile.Result{}, err
+	now := q.Now()
+	step := inflight.Next(c, now)
+	if step.Action == inflight.Wait || step.Failed > 0 {
+		q.noteReplacementsCreated(req.Name)
 	}
 	switch {
-	case len(c.Replacements) == 0:
-		// The process that decides to delete nodes without replacements does so at once. It has exited, so the decision
-		// is stale.
-		return reconcile.Result{}, q.rollBack(ctx, c.DisruptionCommand, "the process that started it did not complete it")
-	case progress.lost != "" && !q.allReplacementsCreated(c.ID):
-		return reconcile.Result{}, q.rollBack(
-			ctx,
-			c.DisruptionCommand,
-			fmt.Sprintf("the process that started it did not create replacement %q", progress.lost),
-		)
-	case progress.lost != "":
-		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("replacement %q was deleted", progress.lost))
-	case progress.ready == len(c.Replacements):
+	case step.Action == inflight.CleanUp:
+		return reconcile.Result{}, q.cleanUpReplacements(ctx, req.Name)
+	case step.Action == inflight.Delete:
 		return reconcile.Result{}, q.deleteCandidates(ctx, c)
+	case step.Failed > 0:
+		return reconcile.Result{}, q.fail(ctx, c, step)
+	case step.Action == inflight.RollBack:
+		return reconcile.Result{}, q.rollBack(ctx, c.Record, step.Why.String())
 	}
-	q.noteReplacementsCreated(c.ID)
-	if why, halted := q.halted(ctx, c, progress); halted {
-		return reconcile.Result{}, q.fail(ctx, c, progress, why)
-	}
-	late := c.Started.Add(q.timeout(ctx)).Sub(q.Now())
-	if late <= 0 {
-		return reconcile.Result{}, q.fail(
-			ctx,
-			c,
-			progress,
-			fmt.Sprintf("only %d of %d replacements were ready in time", progress.ready, len(c.Replacements)),
-		)
-	}
-	return reconcile.Result{RequeueAfter: min(late, pollInterval)}, nil
+	return reconcile.Result{RequeueAfter: min(step.Until.Sub(now), pollInterval)}, nil
 }
 
-// halted reports whether the breaker has paused such commands since this one started: its replacements would likely
-// fail like those before, and keep its nodes tainted until the timeout. A command with replacements that have all
-// registered continues.
-func (q *Queue) halted(ctx context.Context, c command, p progress) (why string, halted bool) {
-	if q.Breaker == nil || len(p.unregisteredPools) == 0 {
-		return "", false
+// paused returns why the breaker has paused such commands since this one started; empty if it has not.
+func (q *Queue) paused(ctx context.Context, c *inflight.Command) string {
+	if q.Breaker == nil {
+		return ""
 	}
-	pools := slices.Clone(p.unregisteredPools)
-	for _, claim := range c.candidates {
-		pools = append(pools, claim.Labels[karpv1.LabelNodePool])
-	}
-	slices.Sort(pools)
-	for _, pool := range slices.Compact(pools) {
-		if why, halted := q.Breaker.Halted(ctx, pool, c.Reason, c.Started); halted {
-			return why, true
+	for _, pool := range c.Pools() {
+		if why, halted := q.Breaker.Halted(ctx, pool, c.Record.Reason, c.Record.Started); halted {
+			return why
 		}
 	}
-	return "", false
+	return ""
 }
 
 // cleanUpReplacements deletes the unneeded replacements of a command that no longer has candidates: a process that has
@@ -282,10 +246,10 @@ func (q *Queue) stillNeeded(ctx context.Context, replacement *karpv1.NodeClaim, 
 			if client.IgnoreNotFound(err) != nil {
 				return false, err
 			}
-			if err != nil || claim.DeletionTimestamp != nil {
-				return true, nil
+			if err != nil {
+				claim = nil
 			}
-			if e, ok, err := claim.DisruptionCommand(); ok && err == nil && e.ID == id {
+			if inflight.Needs(id, claim) {
 				return true, nil
 			}
 		}
@@ -293,17 +257,9 @@ func (q *Queue) stillNeeded(ctx context.Context, replacement *karpv1.NodeClaim, 
 	return len(replacement.Replaces()) == 0, nil
 }
 
-// progress counts the replacements of a command by their state.
-type progress struct {
-	ready int
-	// lost is a replacement that is gone, or was never created.
-	lost string
-	// unregisteredPools are the pools of replacements without a registered node, one entry for each.
-	unregisteredPools []string
-}
-
-func (q *Queue) progress(ctx context.Context, c command) (p progress, err error) {
-	for _, name := range c.Replacements {
+// replacements reads those of a command, and publishes that it waits for them.
+func (q *Queue) replacements(ctx context.Context, command *karpv1.DisruptionCommand) (out []inflight.Replacement, err error) {
+	for _, name := range command.Replacements {
 		claim := &karpv1.NodeClaim{}
 		err := q.Client.Get(ctx, client.ObjectKey{Name: name}, claim)
 		if apierrors.IsNotFound(err) { // it does not exist, or the cache does not show it yet
@@ -311,32 +267,24 @@ func (q *Queue) progress(ctx context.Context, c command) (p progress, err error)
 		}
 		switch {
 		case apierrors.IsNotFound(err):
-			p.lost = name
+			claim = nil
 		case err != nil:
-			return p, fmt.Errorf("read replacement %q: %w", name, err)
-		case claim.DeletionTimestamp != nil || claim.Annotations[karpv1.AnnotationReplacementOf] != c.ID:
-			p.lost = name
-		case condition.IsTrue(claim, karpv1.ConditionInitialized):
-			p.ready++
-		default:
-			if !condition.IsTrue(claim, karpv1.ConditionRegistered) {
-				p.unregisteredPools = append(p.unregisteredPools, claim.Labels[karpv1.LabelNodePool])
-			}
-			q.Events.Normal(claim, "DisruptionLaunching", "Launching NodeClaim: %s", c.Reason)
-			if condition.IsTrue(claim, karpv1.ConditionLaunched) {
-				q.Events.Normal(claim, "DisruptionWaitingReadiness", "Waiting on readiness to continue disruption")
-			}
+			return nil, fmt.Errorf("read replacement %q: %w", name, err)
+		}
+		r := inflight.ReplacementOf(command.ID, name, claim)
+		out = append(out, r)
+		if r.State == inflight.Missing || r.State == inflight.Initialized {
+			continue
+		}
+		q.Events.Normal(claim, "DisruptionLaunching", "Launching NodeClaim: %s", command.Reason)
+		if condition.IsTrue(claim, karpv1.ConditionLaunched) {
+			q.Events.Normal(claim, "DisruptionWaitingReadiness", "Waiting on readiness to continue disruption")
 		}
 	}
-	return p, nil
+	return out, nil
 }
 
-// Timeout is how long replacements may take while so many nodes wait for theirs: 80 ms for each, since launches are
-// rate limited, between ten minutes for ordinary boot times and one hour. The values are Karpenter's.
-func Timeout(candidates int) time.Duration {
-	return min(max(time.Duration(candidates)*80*time.Millisecond, 10*time.Minute), time.Hour)
-}
-
+// timeout is how long the replacements of a command may take now.
 func (q *Queue) timeout(ctx context.Context) time.Duration {
 	var claims karpv1.NodeClaimList
 	if err := q.Client.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
@@ -348,24 +296,24 @@ func (q *Queue) timeout(ctx context.Context) time.Duration {
 			n++
 		}
 	}
-	return Timeout(n)
+	return inflight.Timeout(n)
 }
 
 // deleteCandidates deletes the candidates of a command with replacements that are all ready.
-func (q *Queue) deleteCandidates(ctx context.Context, c command) error {
+func (q *Queue) deleteCandidates(ctx context.Context, c inflight.Command) error {
 	var errs []error
-	for _, claim := range c.candidates {
-		if err := q.deleteClaim(ctx, claim, c.DisruptionCommand); err != nil {
+	for _, claim := range c.Candidates {
+		if err := q.deleteClaim(ctx, claim, c.Record); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	for _, claim := range c.candidates {
+	for _, claim := range c.Candidates {
 		q.memory.report(pass.Feedback{What: pass.Succeeded, At: q.Now(), Pool: claim.Labels[karpv1.LabelNodePool]})
 	}
-	q.Log.Debug("command succeeded", "command", describe(c.DisruptionCommand), "reason", strings.ToLower(string(c.Reason)))
+	q.Log.Debug("command succeeded", "command", describe(c.Record), "reason", strings.ToLower(string(c.Record.Reason)))
 	return nil
 }
 

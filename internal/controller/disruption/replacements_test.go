@@ -438,19 +438,6 @@ func twoDriftedNodes() []client.Object {
 		controllertest.Pod("one", "node-a", requestsCPU("1500m")), controllertest.Pod("two", "node-a", requestsCPU("1500m")))
 }
 
-func TestTimeout(t *testing.T) {
-	for n, want := range map[int]time.Duration{
-		1: 10 * time.Minute, 4_000: 10 * time.Minute, 10_000: 13*time.Minute + 20*time.Second, 40_000: 53*time.Minute + 20*time.Second,
-		80_000: time.Hour,
-	} {
-		t.Run(fmt.Sprintf("%d nodes wait", n), func(t *testing.T) {
-			if got := Timeout(n); got != want {
-				t.Errorf("%v, want %v", got, want)
-			}
-		})
-	}
-}
-
 // Killed at any write, a command is carried through or taken back: the node is not finished before its replacement is up,
 // and in the end there is one node for the pod.
 func TestReplacementKilled(t *testing.T) {

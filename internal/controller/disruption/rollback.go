@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,34 +14,20 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // fail rolls back a command with replacements that did not become ready.
-func (q *Queue) fail(ctx context.Context, c command, p progress, why string) error {
-	q.Log.Error(
-		"failed terminating nodes while executing a disruption command",
-		"command",
-		describe(c.DisruptionCommand),
-		"reason",
-		strings.ToLower(string(c.Reason)),
-		"error",
-		why,
-	)
-	if err := q.rollBack(ctx, c.DisruptionCommand, why); err != nil {
+func (q *Queue) fail(ctx context.Context, c inflight.Command, step inflight.Step) error {
+	why, reason := step.Why.String(), strings.ToLower(string(c.Record.Reason))
+	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(c.Record), "reason", reason, "error", why)
+	if err := q.rollBack(ctx, c.Record, why); err != nil {
 		return err
 	}
-	q.Metrics.QueueFailures.WithLabelValues(
-		"replace",
-		strings.ToLower(string(c.Reason)),
-		c.Kind,
-	).Add(
-		float64(len(c.Replacements) - p.ready),
-	)
+	q.Metrics.QueueFailures.WithLabelValues("replace", reason, c.Record.Kind).Add(float64(step.Failed))
 	byPool := map[string][]types.UID{}
-	for _, claim := range c.candidates {
+	for _, claim := range c.Candidates {
 		pool := claim.Labels[karpv1.LabelNodePool]
 		byPool[pool] = append(byPool[pool], claim.UID)
 	}
@@ -53,29 +37,25 @@ func (q *Queue) fail(ctx context.Context, c command, p progress, why string) err
 	return nil
 }
 
-// rollBack undoes a command: it deletes the replacements, then untaints the candidates. The record on a candidate goes
-// last, so that an interrupted rollback starts again. If a candidate has been deleted already, its pods need the
-// replacements: they stay.
+// rollBack undoes a command as inflight.Undo states.
 func (q *Queue) rollBack(ctx context.Context, e karpv1.DisruptionCommand, why string) error {
-	var claims []*karpv1.NodeClaim
-	candidateDeleted := false
+	var candidates []*karpv1.NodeClaim
 	for _, name := range e.Candidates {
 		claim := &karpv1.NodeClaim{}
 		err := q.Live.Get(ctx, client.ObjectKey{Name: name}, claim)
 		if client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if err != nil || claim.DeletionTimestamp != nil {
-			candidateDeleted = true
-			continue
+		if err != nil {
+			claim = nil
 		}
-		if other, ok, err := claim.DisruptionCommand(); ok && err == nil && other.ID != e.ID {
-			q.State.Unmark(claim.UID) // the other command decides about it
-			continue
-		}
-		claims = append(claims, claim)
+		candidates = append(candidates, claim)
 	}
-	if !candidateDeleted {
+	undo := inflight.UndoOf(e.ID, candidates)
+	for _, claim := range undo.Others {
+		q.State.Unmark(claim.UID)
+	}
+	if !undo.KeepReplacements {
 		for _, name := range e.Replacements {
 			if err := q.deleteReplacement(ctx, name, e.ID); err != nil {
 				return err
@@ -83,7 +63,7 @@ func (q *Queue) rollBack(ctx context.Context, e karpv1.DisruptionCommand, why st
 		}
 	}
 	var errs []error
-	for _, claim := range claims {
+	for _, claim := range undo.Restore {
 		if err := q.restoreCandidate(ctx, claim); err != nil {
 			errs = append(errs, fmt.Errorf("restore node %q: %w", claim.Status.NodeName, err))
 		}
@@ -139,7 +119,7 @@ func (q *Queue) deleteReplacement(ctx context.Context, name, id string) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return disrupt.PreventsEmptiness(p) || !snapshot.Disruptable(p, q.Now()) }) {
+		if inflight.Occupied(pods, q.Now()) {
 			_, err := patch.Object(ctx, q.Client, claim, func() { delete(claim.Annotations, karpv1.AnnotationReplacementOf) })
 			return client.IgnoreNotFound(err)
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
+	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -201,7 +203,7 @@ func (b *builder) leaving() (Verdict, bool) {
 	case deleting || b.n.InstanceTerminating:
 		return Verdict{Leaving, cmp.Or(reason, "Deleted"), "is being removed" + because + b.drain()}, true
 	case has && len(command.Replacements) > 0:
-		waiting := b.replacements(command.Replacements)
+		waiting := b.replacements(&command)
 		return Verdict{Leaving, reason, fmt.Sprintf("is being replaced%s, and goes once %s initialized", because, waiting)}, true
 	case has || tainted || reason != "":
 		if because == "" && tainted {
@@ -243,10 +245,10 @@ func (b *builder) because(reason string) string {
 }
 
 // replacements states which claims are not initialized yet.
-func (b *builder) replacements(names []string) string {
+func (b *builder) replacements(command *karpv1.DisruptionCommand) string {
 	var waiting []string
-	for _, name := range names {
-		if c := claimOf(b.View, name); c == nil || !condition.IsTrue(c, karpv1.ConditionInitialized) {
+	for _, name := range command.Replacements {
+		if r := inflight.ReplacementOf(command.ID, name, claimOf(b.View, name)); r.State != inflight.Initialized {
 			waiting = append(waiting, name)
 		}
 	}
@@ -261,26 +263,36 @@ func (b *builder) replacements(names []string) string {
 
 // drain returns what a node that is being removed waits for.
 func (b *builder) drain() string {
-	left, first := 0, ""
-	for _, p := range b.n.Pods {
-		if snapshot.DaemonOwned(p) || snapshot.Mirror(p) {
-			continue
-		}
-		if left++; first == "" {
-			first = podName(p)
-		}
-	}
-	if c, _ := condition.Get(b.claim, karpv1.ConditionDrained); c.Status == metav1.ConditionTrue || left == 0 {
-		if v, known := condition.Get(b.claim, karpv1.ConditionVolumesDetached); known && v.Status != metav1.ConditionTrue {
-			return "; it is drained, and its volumes are not detached yet"
-		}
+	step := b.drainStep()
+	switch {
+	case step.Phase == drain.Detaching:
+		return "; it is drained, and its volumes are not detached yet"
+	case len(step.Waits) == 0 || step.Phase == drain.Done:
 		return "; it is drained, and its instance ends"
 	}
-	out := fmt.Sprintf("; %s to evict yet, such as %s", report.Plural(left, "pod"), first)
+	first := step.Waits[max(0, slices.IndexFunc(step.Waits, func(w drain.Wait) bool { return kept[w.Why] != "" }))]
+	out := fmt.Sprintf("; %s to evict yet, such as %s%s", report.Plural(len(step.Waits), "pod"), podName(first.Pod), kept[first.Why])
 	if at, err := b.claim.TerminationDeadline(); err == nil && at != nil {
 		out += fmt.Sprintf("; at %s they are deleted whatever protects them", report.Time(*at, b.now()))
 	}
 	return out
+}
+
+// kept is what keeps a pod from being evicted.
+var kept = map[drain.Why]string{
+	drain.Protected:    ", which its annotation " + karpv1.AnnotationDoNotDisrupt + " keeps",
+	drain.BudgetBlocks: ", which a PodDisruptionBudget keeps",
+}
+
+// drainStep is what the controller does next. Volumes that it has not reported are as good as detached.
+func (b *builder) drainStep() drain.Step {
+	bound := slices.DeleteFunc(slices.Clone(b.n.Pods), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
+	n := drain.Of(b.claim, bound, b.now())
+	n.Budgets, n.Volumes = b.pdbs, drain.VolumesDetached
+	if c, known := condition.Get(b.claim, karpv1.ConditionVolumesDetached); known && c.Status != metav1.ConditionTrue {
+		n.Volumes = drain.VolumesAttached
+	}
+	return drain.Next(n, b.now())
 }
 
 // decide is the verdict on a node that is up, and not leaving.

@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
 // Evictor evicts pods from nodes, each with its own backoff: a pod that a PodDisruptionBudget protects does not delay
@@ -110,12 +110,12 @@ func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, cause Cause, deadl
 	have, known := e.requests[key]
 	if known && have.until == nil && (deadline == nil || have.deadline != nil && !deadline.Before(*have.deadline)) {
 		deadline = have.deadline
-		if have.due || !overdue(pod, deadline, e.Now()) {
+		if have.due || !drain.Overdue(pod, deadline, e.Now()) {
 			e.mu.Unlock()
 			return
 		}
 	}
-	e.requests[key] = eviction{node: node, cause: cause, deadline: deadline, due: overdue(pod, deadline, e.Now())}
+	e.requests[key] = eviction{node: node, cause: cause, deadline: deadline, due: drain.Overdue(pod, deadline, e.Now())}
 	e.mu.Unlock()
 	e.queue.Add(key)
 }
@@ -135,10 +135,10 @@ func (e *Evictor) RequestUntil(pod *corev1.Pod, node *corev1.Node, reason string
 	e.queue.Add(key)
 }
 
-// Next returns the pods that leave a node now, which are those of its current tier, and how many the node still waits for.
+// Next returns the pods that leave a node before its reboot now, which are those of its current tier, and how many it still waits for.
 func (e *Evictor) Next(pods []*corev1.Pod) (evict []*corev1.Pod, waiting int) {
-	d := nextDrain(pods, nil, e.Now())
-	return d.Evict, d.Waiting
+	step := drain.Next(drain.Node{Pods: pods, Reboot: true}, e.Now())
+	return step.Evict, len(step.Waits)
 }
 
 func (e *Evictor) work(ctx context.Context) bool {
@@ -186,19 +186,18 @@ func (e *Evictor) evict(ctx context.Context, key podKey, request eviction) (done
 	if err != nil {
 		return false
 	}
-	now := e.Now()
-	switch {
-	case request.until != nil && !now.Before(*request.until):
-		return true
-	case overdue(pod, request.deadline, now):
-		return e.force(ctx, pod, request, now)
-	case !snapshot.Active(pod):
-		return true
-	case !snapshot.Evictable(pod, now):
+	leave := drain.Request{Pod: pod, Deadline: request.deadline, Until: request.until}
+	switch action, grace := leave.Next(e.Now()); action {
+	case drain.Delete:
+		return e.force(ctx, pod, request, grace)
+	case drain.Keep:
 		e.Events.Warn(request.node, "FailedDraining", "Failed to drain node, a pod may not be disrupted (Pod=%s/%s)", pod.Namespace, pod.Name)
 		return false
+	case drain.Evict:
+		return e.callEviction(ctx, pod, request)
+	default:
+		return true
 	}
-	return e.callEviction(ctx, pod, request)
 }
 
 // callEviction calls the eviction API, which refuses while a PodDisruptionBudget does not allow the eviction.
@@ -244,12 +243,8 @@ func (e *Evictor) callEviction(ctx context.Context, pod *corev1.Pod, request evi
 	return false
 }
 
-// force deletes a pod at its deadline, despite PodDisruptionBudgets and do-not-disrupt.
-func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, request eviction, now time.Time) (done bool) {
-	granted := grantedSeconds(*request.deadline, now)
-	if had := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && had != nil && *had <= granted {
-		return true // its grace period is no longer than that already; its kubelet is slow to report the end, or gone
-	}
+// force deletes a pod at its deadline, with a grace period in seconds, despite PodDisruptionBudgets and do-not-disrupt.
+func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, request eviction, granted int64) (done bool) {
 	own := "its default"
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		own = strconv.FormatInt(*s, 10)

@@ -53,12 +53,4 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 			}
 		})
 	}
-	db, web := controllertest.Pod("z-db", "n", mounting("data")), controllertest.Pod("a-web", "n")
-	pods := []*corev1.Pod{web, db}
-	if got := names(evictVolumesFirst(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(
-		got,
-		[]string{"z-db", "a-web"},
-	) {
-		t.Errorf("evicted in the order %v", got)
-	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
 const (
@@ -37,8 +38,6 @@ const (
 	poll = time.Second
 	// watchDelay sets how long a write takes, at most, to arrive through the watch in a healthy cluster.
 	watchDelay = 200 * time.Millisecond
-	// minDrain gives a scheduler that has not seen the taint yet the time to bind its last pod.
-	minDrain = 5 * time.Second
 )
 
 // instances reads and terminates instances.
@@ -86,12 +85,17 @@ type termination struct {
 	claim    *karpv1.NodeClaim
 	deadline *time.Time
 	pods     []*corev1.Pod
+	volumes  drain.Volumes
 	// gone is true once the instance is known to have stopped.
 	gone bool
 }
 
-// overdue reports whether the node's deadline has passed.
-func (t *termination) overdue(now time.Time) bool { return t.deadline != nil && now.After(*t.deadline) }
+// next is the next step of the node's drain.
+func (t *termination) next(now time.Time) drain.Step {
+	n := drain.Of(t.claim, t.pods, now)
+	n.Volumes = t.volumes
+	return drain.Next(n, now)
+}
 
 // Reconcile takes the node's termination as far as possible now.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -227,36 +231,29 @@ func (r *NodeReconciler) drain(_ context.Context, t *termination) (time.Duration
 			condition.SetUnknown(t.claim, karpv1.ConditionDrained, condition.Because("Draining", ""), now)
 		}
 	}
-	pods, _ := splitDaemons(t.pods)
-	if waiting := r.evictPods(t, pods, now); waiting > 0 {
-		r.recordWaiting(t.node, waiting)
+	step := t.next(now)
+	switch step.Phase {
+	case drain.Evicting:
+		r.request(t, step)
+		r.recordWaiting(t.node, len(step.Waits))
+		return poll, nil
+	case drain.Settling:
 		return poll, nil
 	}
-	if t.claim == nil {
-		return 0, nil
-	}
-	if c, _ := condition.Get(t.claim, karpv1.ConditionDrained); c.Status != metav1.ConditionTrue {
-		if now.Sub(c.LastTransitionTime.Time) < minDrain {
-			return poll, nil
-		}
+	if t.claim != nil && !condition.IsTrue(t.claim, karpv1.ConditionDrained) {
 		condition.SetTrue(t.claim, karpv1.ConditionDrained, now)
 	}
 	return 0, nil
 }
 
-// evictPods evicts the pods of the current tier, and returns how many pods the node still waits for.
-func (r *NodeReconciler) evictPods(t *termination, pods []*corev1.Pod, now time.Time) int {
-	d := nextDrain(pods, t.deadline, now)
-	if interrupted(t.claim) {
-		d = evictVolumesFirst(d, pods, now)
-	}
+// request requests that the pods of a step leave.
+func (r *NodeReconciler) request(t *termination, step drain.Step) {
 	cause := causeOf(t.claim)
-	for _, pods := range [][]*corev1.Pod{d.Force, d.Evict} {
+	for _, pods := range [][]*corev1.Pod{step.Delete, step.Evict} {
 		for _, pod := range pods {
 			r.Evictor.Request(pod, t.node, cause, t.deadline)
 		}
 	}
-	return d.Waiting
 }
 
 // causeOf returns why the pods of a claim's node have to leave; the claim may be nil.
@@ -286,7 +283,7 @@ func (r *NodeReconciler) awaitDetachment(ctx context.Context, t *termination) (t
 		return 0, err
 	}
 	now := r.Now()
-	if len(blocking) == 0 {
+	if t.volumes = drain.VolumesDetached; len(blocking) == 0 {
 		if t.claim != nil {
 			condition.SetTrue(t.claim, karpv1.ConditionVolumesDetached, now)
 		}
@@ -300,7 +297,7 @@ func (r *NodeReconciler) awaitDetachment(ctx context.Context, t *termination) (t
 	for i, a := range blocking {
 		names[i] = a.Name
 	}
-	if t.overdue(now) {
+	if t.volumes = drain.VolumesAttached; t.next(now).Phase != drain.Detaching {
 		if t.claim != nil {
 			condition.SetFalse(
 				t.claim,
@@ -331,13 +328,13 @@ func (r *NodeReconciler) awaitDetachment(ctx context.Context, t *termination) (t
 
 // drainDaemons evicts the daemons that the other pods needed. It does not wait for them beyond the node's deadline.
 func (r *NodeReconciler) drainDaemons(_ context.Context, t *termination) (time.Duration, error) {
-	now := r.Now()
-	_, daemons := splitDaemons(t.pods)
-	if waiting := r.evictPods(t, daemons, now); waiting > 0 && !t.overdue(now) {
-		r.recordWaiting(t.node, waiting)
-		return poll, nil
+	step := t.next(r.Now())
+	r.request(t, step)
+	if step.Phase == drain.Done {
+		return 0, nil
 	}
-	return 0, nil
+	r.recordWaiting(t.node, len(step.Waits))
+	return poll, nil
 }
 
 // terminate terminates the instance and waits until it is gone.

@@ -25,6 +25,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
 func nodeReconciler(f *controllertest.Fixture, e *ec2) *NodeReconciler {
@@ -471,7 +472,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 				t.Errorf("claim %+v, want deadline %q", c, tt.stands)
 			}
 			ask := nodes.Evictor.requests[podKey{"shop", "web", "uid-web"}]
-			if forced := overdue(pod, ask.deadline, f.Now()); ask.node == nil || forced != tt.forced {
+			if forced := drain.Overdue(pod, ask.deadline, f.Now()); ask.node == nil || forced != tt.forced {
 				t.Errorf("eviction %+v, forced %v, want %v", ask, forced, tt.forced)
 			}
 			f.Do(f.API.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))

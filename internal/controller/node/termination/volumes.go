@@ -16,6 +16,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -42,7 +43,7 @@ func (r *NodeReconciler) blockingAttachments(ctx context.Context, t *termination
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	staying, err := r.volumesOf(ctx, t.pods, func(p *corev1.Pod) bool { return servesNode(p) || !drainable(p, r.Now()) })
+	staying, err := r.volumesOf(ctx, t.pods, func(p *corev1.Pod) bool { return !drain.HoldsInstance(p, r.Now()) })
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func (r *NodeReconciler) volumesOf(
 			continue
 		}
 		for i := range pod.Spec.Volumes {
-			name := claimName(pod, &pod.Spec.Volumes[i])
+			name, _ := snapshot.ClaimName(pod, &pod.Spec.Volumes[i])
 			if name == "" {
 				continue
 			}
@@ -79,17 +80,6 @@ func (r *NodeReconciler) volumesOf(
 		}
 	}
 	return out, nil
-}
-
-// claimName returns the PersistentVolumeClaim behind a volume; empty if there is none.
-func claimName(pod *corev1.Pod, v *corev1.Volume) string {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name
-	}
-	return ""
 }
 
 // holders describes for each attachment who has to act before it goes.
@@ -118,7 +108,7 @@ func holder(t *termination, a *storagev1.VolumeAttachment, pv *corev1.Persistent
 		return fmt.Sprintf("pod %s/%s still runs with it", user.Namespace, user.Name)
 	case csi != nil && slices.Contains(t.node.Status.VolumesInUse,
 		corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)):
-		if !slices.ContainsFunc(t.pods, func(p *corev1.Pod) bool { return csiDriver(p) == csi.Driver && snapshot.Active(p) }) {
+		if !slices.ContainsFunc(t.pods, func(p *corev1.Pod) bool { return drain.CSIDriver(p) == csi.Driver && snapshot.Active(p) }) {
 			return fmt.Sprintf("it is mounted, and the daemon of %s that has to unmount it does not run on the node", csi.Driver)
 		}
 		return "kubelet is unmounting it"

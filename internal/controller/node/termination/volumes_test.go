@@ -27,40 +27,6 @@ func hostPath(path string) func(*corev1.Pod) {
 	}
 }
 
-func container(name string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name}) }
-}
-
-func TestServes(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		pod  *corev1.Pod
-		want bool
-	}{
-		{"the daemon of a CSI driver", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet,
-			hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/")), true},
-		{
-			"of any driver", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet/plugins/csi.example.com")),
-			true,
-		},
-		{"the network's", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/etc/cni/net.d")), true},
-		{"the network's, by its binaries", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/opt/cni/bin/")), true},
-		{"kube-proxy", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, container("kube-proxy")), true},
-		{"a daemon that only registers plugins", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet,
-			hostPath("/var/lib/kubelet/plugins_registry")), false},
-		{
-			"a daemon that reads kubelet's directory", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet")),
-			false,
-		},
-		{"an agent", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/log")), false},
-		{"no daemon", controllertest.Pod("x", "n", hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com")), false},
-	} {
-		if got := servesNode(tt.pod); got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
 // disk is a volume of the EBS driver, its claim, and its attachment to node-a.
 func disk(change ...func(*storagev1.VolumeAttachment)) []client.Object {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}}
@@ -208,14 +174,6 @@ func TestDriverWithAVolumeOfItsOwn(t *testing.T) {
 	f.Reconcile(r, "node-a")
 	if len(e.terminated) != 1 {
 		t.Error("the instance is not terminated")
-	}
-}
-
-func TestPodsWithVolumesGoFirst(t *testing.T) {
-	plain, data := controllertest.Pod("a-web", "n"), controllertest.Pod("z-db", "n", mounting("data"))
-	d := nextDrain([]*corev1.Pod{plain, data}, nil, controllertest.Start)
-	if got := names(d.Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
-		t.Errorf("evicted in the order %v", got)
 	}
 }
 

@@ -1,4 +1,4 @@
-package termination
+package drain
 
 import (
 	"slices"
@@ -25,7 +25,7 @@ func servesNode(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "kube-proxy" }) {
 		return true
 	}
-	return csiDriver(pod) != "" || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+	return CSIDriver(pod) != "" || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		if v.HostPath == nil {
 			return false
 		}
@@ -34,8 +34,8 @@ func servesNode(pod *corev1.Pod) bool {
 	})
 }
 
-// csiDriver returns the CSI driver that has its socket in the pod's host path; empty if there is none.
-func csiDriver(pod *corev1.Pod) string {
+// CSIDriver returns the CSI driver that has its socket in the pod's host path; empty if there is none.
+func CSIDriver(pod *corev1.Pod) string {
 	for i := range pod.Spec.Volumes {
 		if h := pod.Spec.Volumes[i].HostPath; h != nil {
 			if name, ok := strings.CutPrefix(strings.TrimSuffix(h.Path, "/"), pluginDirectory); ok && !strings.Contains(name, "/") {
@@ -60,5 +60,8 @@ func splitDaemons(pods []*corev1.Pod) (first, daemons []*corev1.Pod) {
 
 // hasVolume reports whether a pod has a PersistentVolumeClaim, which takes time to detach.
 func hasVolume(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claimName(pod, &v) != "" })
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		name, _ := snapshot.ClaimName(pod, &v)
+		return name != ""
+	})
 }

@@ -1,4 +1,4 @@
-package termination
+package drain_test
 
 import (
 	"testing"
@@ -7,6 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
 var now = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -21,10 +24,14 @@ type pod struct {
 	terminal   bool
 	mirror     bool
 	toleration *corev1.Toleration
+	volume     bool   // of a PersistentVolumeClaim
+	hostPath   string // a directory of the host
+	keep       string // the annotation karpenter.sh/do-not-disrupt
 }
 
 func (p pod) build() *corev1.Pod {
-	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.name}}
+	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: p.name, Labels: map[string]string{"app": p.name}}}
+	out.Status.StartTime = &metav1.Time{Time: now.Add(-time.Hour)}
 	out.Spec.PriorityClassName = p.critical
 	if p.grace > 0 {
 		seconds := int64(p.grace / time.Second)
@@ -45,8 +52,28 @@ func (p pod) build() *corev1.Pod {
 	if p.toleration != nil {
 		out.Spec.Tolerations = []corev1.Toleration{*p.toleration}
 	}
+	if p.volume {
+		claim := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.name}
+		out.Spec.Volumes = append(out.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+	}
+	if p.hostPath != "" {
+		host := &corev1.HostPathVolumeSource{Path: p.hostPath}
+		out.Spec.Volumes = append(out.Spec.Volumes, corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: host}})
+	}
+	if p.keep != "" {
+		out.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: p.keep}
+	}
 	return out
 }
+
+func build(pods []pod) (out []*corev1.Pod) {
+	for _, p := range pods {
+		out = append(out, p.build())
+	}
+	return out
+}
+
+func pods(list ...*corev1.Pod) []*corev1.Pod { return list }
 
 func names(pods []*corev1.Pod) []string {
 	var out []string
@@ -56,9 +83,15 @@ func names(pods []*corev1.Pod) []string {
 	return out
 }
 
-func TestNextDrain(t *testing.T) {
-	const critical = "system-cluster-critical"
-	at := func(d time.Duration) *time.Time { v := now.Add(d); return &v }
+const critical = "system-cluster-critical"
+
+// at is so long after now.
+func at(d time.Duration) *time.Time { return new(now.Add(d)) }
+
+// plugin is the daemon of a CSI driver, without which no volume is unmounted.
+var plugin = pod{name: "csi", daemon: true, critical: "system-node-critical", hostPath: "/var/lib/kubelet/plugins/ebs.csi.aws.com"}
+
+func TestWhichPodsLeaveNow(t *testing.T) {
 	tests := []struct {
 		name     string
 		pods     []pod
@@ -165,6 +198,30 @@ func TestNextDrain(t *testing.T) {
 			1,
 		},
 		{
+			"pods with volumes leave first within their tier: their volumes are detached while the others shut down",
+			[]pod{{name: "web"}, {name: "db", volume: true}, {name: "queue", volume: true, critical: critical}},
+			nil,
+			[]string{"db", "web"},
+			nil,
+			3,
+		},
+		{
+			"do-not-disrupt protects a pod within its tier, and holds up the next",
+			[]pod{{name: "job", keep: "true"}, {name: "dns", critical: critical}},
+			nil,
+			[]string{"job"},
+			nil,
+			2,
+		},
+		{
+			"do-not-disrupt, and a grace period as long as the node's: deleted as the drain begins",
+			[]pod{{name: "job", keep: "true", grace: 300 * time.Second}},
+			at(300 * time.Second),
+			nil,
+			[]string{"job"},
+			1,
+		},
+		{
 			"terminating, but its grace period lasts beyond the deadline: shortened",
 			[]pod{{name: "slow", grace: 6000 * time.Second, deleted: 5900 * time.Second}},
 			at(210 * time.Second),
@@ -175,38 +232,15 @@ func TestNextDrain(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var pods []*corev1.Pod
-			for _, p := range tt.pods {
-				pods = append(pods, p.build())
-			}
-			got := nextDrain(pods, tt.deadline, now)
+			got := drain.Next(drain.Node{Pods: build(tt.pods), Deadline: tt.deadline}, now)
 			if diff := cmp.Diff(tt.evict, names(got.Evict)); diff != "" {
 				t.Errorf("evicted (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.force, names(got.Force)); diff != "" {
+			if diff := cmp.Diff(tt.force, names(got.Delete)); diff != "" {
 				t.Errorf("forced (-want +got):\n%s", diff)
 			}
-			if got.Waiting != tt.left {
-				t.Errorf("%d pods left, want %d", got.Waiting, tt.left)
-			}
-		})
-	}
-}
-
-func TestGrantedSeconds(t *testing.T) {
-	tests := []struct {
-		name     string
-		deadline time.Duration
-		want     int64
-	}{
-		{"what is left", 210 * time.Second, 210},
-		{"whole seconds", 1900 * time.Millisecond, 1},
-		{"an hour ago: one second, never zero", -time.Hour, 1},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := grantedSeconds(now.Add(tt.deadline), now); got != tt.want {
-				t.Errorf("granted %d, want %d", got, tt.want)
+			if len(got.Waits) != tt.left {
+				t.Errorf("%d pods left, want %d", len(got.Waits), tt.left)
 			}
 		})
 	}

@@ -1,0 +1,57 @@
+package nodereport_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// A node that is being removed reports what its drain waits for, as the controller decides it.
+func TestWhatADrainWaitsFor(t *testing.T) {
+	daemon := func(w *world) {
+		w.pod().OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"}}
+	}
+	for _, tt := range []struct {
+		name  string
+		plant func(*world)
+		says  string
+	}{
+		{"a pod", func(*world) {}, "1 pod to evict yet, such as shop/web-1"},
+		{"a daemon leaves, too", daemon, "1 pod to evict yet, such as shop/web-1"},
+		{
+			"a pod that tolerates the taint stays to the end",
+			func(w *world) { w.pod().Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
+			"it is drained, and its instance ends",
+		},
+		{
+			"a pod that is kept, rather than others", func(w *world) {
+				w.addPod("web-2", "ip-10-0-1-7", "100m")
+				w.Pods[1].Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
+			},
+			"2 pods to evict yet, such as shop/web-2, which its annotation karpenter.sh/do-not-disrupt keeps",
+		},
+		{"a budget", func(w *world) { w.addPDB("web") }, "1 pod to evict yet, such as shop/web-1, which a PodDisruptionBudget keeps"},
+		{
+			"volumes", func(w *world) {
+				w.Pods = nil
+				condition.SetTrue(w.claim(), karpv1.ConditionDrained, now)
+				condition.SetUnknown(w.claim(), karpv1.ConditionVolumesDetached, condition.Because("AwaitingVolumeDetachment", ""), now)
+			},
+			"it is drained, and its volumes are not detached yet",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := lone()
+			w.claim().DeletionTimestamp = &metav1.Time{Time: now}
+			tt.plant(w)
+			if text := explained(t, w).Verdict.Text; !strings.HasSuffix(text, "; "+tt.says) {
+				t.Errorf("got  %s\nwant %s", text, tt.says)
+			}
+		})
+	}
+}

@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// MinDuration gives a scheduler that has not seen the taint yet the time to bind its last pod.
-const MinDuration = 5 * time.Second
+// minDuration gives a scheduler that has not seen the taint yet the time to bind its last pod.
+const minDuration = 5 * time.Second
 
 // justAfter is the difference between a rule that holds at a time and one that holds after it.
 const justAfter = time.Nanosecond
@@ -106,8 +106,8 @@ func Next(n Node, now time.Time) Step {
 	if step.Phase = Evicting; len(step.Waits) > 0 {
 		return step
 	}
-	if n.Since != nil && now.Sub(*n.Since) < MinDuration {
-		return Step{Phase: Settling, Until: n.Since.Add(MinDuration)}
+	if n.Since != nil && now.Sub(*n.Since) < minDuration {
+		return Step{Phase: Settling, Until: n.Since.Add(minDuration)}
 	}
 	var passes time.Time
 	if n.Deadline != nil {
@@ -133,33 +133,33 @@ func Next(n Node, now time.Time) Step {
 // leave decides how pods leave. They do in four tiers, and each tier waits for the one before: applications, daemons, critical
 // applications, critical daemons. Pods at their deadline are in no tier.
 func (n *Node) leave(pods []*corev1.Pod, now time.Time) (out Step) {
-	var waiting, reclaimed []*corev1.Pod
+	var waiting []*corev1.Pod
 	var tiers [4][]*corev1.Pod
 	for _, p := range pods {
 		if !drainable(p, now) || snapshot.Terminal(p) {
 			continue
 		}
 		waiting = append(waiting, p)
-		t := tier(p)
-		switch {
-		case Overdue(p, n.Deadline, now):
+		if Overdue(p, n.Deadline, now) {
 			out.Delete = append(out.Delete, p)
 			continue
-		case n.Interrupted && hasVolume(p):
-			reclaimed = append(reclaimed, p)
 		}
-		tiers[t] = append(tiers[t], p)
+		tiers[tier(p)] = append(tiers[tier(p)], p)
 	}
-	if first := slices.IndexFunc(tiers[:], func(tier []*corev1.Pod) bool { return len(tier) > 0 }); first >= 0 {
-		out.Evict = volumesFirst(tiers[first])
-	}
+	first := slices.IndexFunc(tiers[:], func(tier []*corev1.Pod) bool { return len(tier) > 0 })
 	// A volume that is still attached when a reclaimed instance goes keeps the pod's successor waiting for minutes: pods with volumes
 	// leave first and at once, in any tier.
-	rest := slices.DeleteFunc(slices.Clone(out.Evict), func(p *corev1.Pod) bool { return slices.Contains(reclaimed, p) })
-	out.Evict = append(reclaimed, rest...)
+	atOnce := func(p *corev1.Pod) bool { return n.Interrupted && hasVolume(p) }
+	out.Waits = make([]Wait, 0, len(waiting))
 	for _, p := range waiting {
-		w := n.wait(p, slices.Contains(out.Evict, p), now)
+		w := n.wait(p, tier(p) == first || atOnce(p), now)
 		out.Waits, out.Until = append(out.Waits, w), earliest(out.Until, w.Until)
+		if atOnce(p) && w.Why != AtDeadline {
+			out.Evict = append(out.Evict, p)
+		}
+	}
+	if first >= 0 {
+		out.Evict = append(out.Evict, slices.DeleteFunc(volumesFirst(tiers[first]), atOnce)...)
 	}
 	return out
 }

@@ -58,6 +58,13 @@ func TestPhases(t *testing.T) {
 			want: drain.Done, deletes: []string{"csi"},
 		},
 		{
+			name: "nor for one that shuts down",
+			node: drain.Node{Pods: pods(pod{
+				name: "csi", daemon: true, deleted: 5 * time.Second, hostPath: "/var/lib/kubelet/plugins/ebs.csi.aws.com",
+			}.build()), Volumes: drain.VolumesDetached, Deadline: at(-1)},
+			want: drain.Done, deletes: []string{"csi"},
+		},
+		{
 			name: "a pod is waited for even after the deadline", node: drain.Node{Pods: pods(web), Deadline: at(-time.Hour)},
 			want: drain.Evicting, deletes: []string{"web"},
 		},

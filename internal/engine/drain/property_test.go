@@ -104,6 +104,12 @@ func TestAStepKeepsTheRules(t *testing.T) {
 				t.Errorf("%s is deleted %v before the deadline", p.Name, left)
 			}
 		}
+		for _, w := range step.Waits {
+			leaves, deleted := slices.Contains(step.Evict, w.Pod), slices.Contains(step.Delete, w.Pod)
+			if later := !leaves && !deleted && w.Pod.DeletionTimestamp == nil; leaves && deleted || later != (w.Why == drain.Later) {
+				t.Errorf("%s is evicted %v, deleted %v, and waited for as %s", w.Pod.Name, leaves, deleted, w.Why)
+			}
+		}
 		for _, p := range step.Evict {
 			for _, o := range waited {
 				first := n.Interrupted && len(p.Spec.Volumes) > 0

@@ -116,9 +116,9 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 	return c, existing, todo
 }
 
-// daemonSets are the DaemonSets in the order in which their pods come to a new node: as listed in the first replay, then the other way round,
-// then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at the same
-// moment.
+// daemonSets are the DaemonSets in the order in which their pods come to a new node: as listed in the first replay, then the other way
+// round, then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at the
+// same moment.
 func (r *replays) daemonSets(replay int) func() []snapshot.DaemonSet {
 	return func() []snapshot.DaemonSet {
 		sets := slices.Clone(r.s.DaemonSets)

@@ -105,8 +105,8 @@ func (r *run) daemonsTooMany() (repeat bool) {
 // to other domains before: kube-scheduler finds these, and then only their domains will do. Nodes for other pods may bring DaemonSets' pods
 // of the set, and pods on existing nodes wait for no node. Such first pods come last from then on. It returns whether there are any.
 //
-// Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets, or of the plan on existing nodes; the classes for
-// the others.
+// Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets, or of the plan on existing nodes; the classes
+// for the others.
 func (r *run) foundersMisled() (some bool) {
 	if r.bins.Len() == 0 {
 		return false
@@ -122,8 +122,8 @@ func (r *run) foundersMisled() (some bool) {
 	return some
 }
 
-// foundsElsewhere reports whether a pod that follows the set is on a planned node in a domain to which no pod of the set on an existing node
-// comes.
+// foundsElsewhere reports whether a pod that follows the set is on a planned node in a domain to which no pod of the set on an existing
+// node comes.
 //
 // Cost: the classes; if there is such a pod, the pods of the plan on existing nodes, and planned nodes and their classes.
 func (r *run) foundsElsewhere(g *topology.Group) bool {

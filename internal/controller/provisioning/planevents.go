@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -64,6 +65,25 @@ func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodeP
 			"Failed to schedule pod, %s",
 			joinReasons(mostRelevantFirst(r.Reasons, closed)),
 		)
+	}
+}
+
+// recordGroupEvents publishes on each PodGroup without nodes why it gets none: the field that is wrong is often one of the group, and its
+// owner need not look at the pods.
+func (p *Provisioner) recordGroupEvents(plan schedule.Plan, groups []snapshot.PodGroup) {
+	seen := map[types.NamespacedName]bool{}
+	for i := range plan.Rejected {
+		r := &plan.Rejected[i]
+		of, grouped := snapshot.PodGroupOf(r.Pod)
+		if !grouped || seen[of] || r.Deferred() || r.Reasons[0].Code != schedule.PodGroup {
+			continue
+		}
+		seen[of] = true
+		for j := range groups {
+			if g := &groups[j]; g.Object != nil && g.Namespace == of.Namespace && g.Name == of.Name {
+				p.Events.WarnEvery(failedSchedulingDedupe, g.Object, "FailedScheduling", "No nodes are launched: %s", wording.Reason(r.Reasons[0]))
+			}
+		}
 	}
 }
 

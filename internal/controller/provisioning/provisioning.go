@@ -231,6 +231,7 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, x planned) outcome {
 		)
 	}
 	p.recordPodEvents(got.plan, snap.Closed)
+	p.recordGroupEvents(got.plan, snap.PodGroups)
 	p.recordPoolEvents(got.plan, snap)
 	free, err := p.releasePods(ctx, got.kept())
 	refused, failed := p.launch(ctx, free, snap)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,12 +61,17 @@ func gang() Scenario {
 			startController(),
 			installPool(manifests.GangPools, gangPools("6", "12")),
 			{
-				Name: "create a gang of 4 with a limit of 3 nodes: an event names the limit, and no node is launched", Timeout: 30 * time.Second,
+				Name: "create a gang of 4 with a limit of 3 nodes: events on pods and PodGroup name the limit, and no node is launched", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
 					if err := train.create(ctx, w); err != nil {
 						return err
 					}
-					return errors.Join(awaitPodEvents(ctx, w, "train", "3 of its 5 pods fit", 5), launchedInAll(w, "gangs", 0))
+					message, err := awaitEventMessage(ctx, w, "PodGroup", "train", "FailedScheduling")
+					if err == nil && !strings.Contains(message, "gang.minCount") {
+						err = fmt.Errorf("the event of the PodGroup does not name the field: %s", message)
+					}
+					w.Note("%s", message)
+					return errors.Join(err, awaitPodEvents(ctx, w, "train", "3 of its 5 pods fit", 5), launchedInAll(w, "gangs", 0))
 				},
 			},
 			{

@@ -67,8 +67,8 @@ func gang() Scenario {
 						return err
 					}
 					message, err := awaitEventMessage(ctx, w, "PodGroup", "train", "FailedScheduling")
-					if err == nil && !strings.Contains(message, "gang.minCount") {
-						err = fmt.Errorf("the event of the PodGroup does not name the field: %s", message)
+					if err == nil && (!strings.Contains(message, "gang.minCount") || !strings.Contains(message, "limit")) {
+						err = fmt.Errorf("the event of the PodGroup does not name the field and the limit: %s", message)
 					}
 					w.Note("%s", message)
 					return errors.Join(err, awaitPodEvents(ctx, w, "train", "3 of its 5 pods fit", 5), launchedInAll(w, "gangs", 0))

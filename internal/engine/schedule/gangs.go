@@ -218,10 +218,21 @@ func (g *gangSearch) tooFew(s shortGang) *rejection.GroupOfPods {
 		}
 	}
 	if s.first != nil {
-		why := s.first.Reasons[0]
+		why := closest(s.first.Reasons)
 		out.Pod, out.Why = s.first.Pod.Name, &rejection.PodReason{Code: why.Code, NodePool: why.NodePool, Rule: why.Rule}
 	}
 	return out
+}
+
+// closest is the first reason of a pool with requirements that match the pod's: most pools are not for it, and are not what its owner has
+// to look at. The first of all if there is none.
+func closest(reasons []Reason) Reason {
+	mismatched := map[string]bool{}
+	for i := range reasons {
+		mismatched[reasons[i].NodePool] = mismatched[reasons[i].NodePool] || reasons[i].Code == Requirement
+	}
+	at := slices.IndexFunc(reasons, func(r Reason) bool { return !mismatched[r.NodePool] })
+	return reasons[max(at, 0)]
 }
 
 // finish adds the pods of the groups that are left out.

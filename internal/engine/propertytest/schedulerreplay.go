@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -302,9 +303,16 @@ func (c *Cluster) startDaemons(node *ClusterNode) {
 	}
 }
 
-// withDaemons is the cluster with the DaemonSets' pods that only other pods keep off its new nodes, and the node there. A plan takes these
-// for certain: the others come and go, and a pod that came instead of a DaemonSet's would keep that off the node, or have to make room for
-// it, as long as it runs.
+// staysWith reports whether the pod could stay on the node with the DaemonSets' pods that other pods keep off it now: see withDaemons. For a
+// spread it could, whatever the counts are by then.
+func (c *Cluster) staysWith(pod *corev1.Pod, node *ClusterNode) bool {
+	why := c.filter(pod, node)
+	return why == "" || strings.HasPrefix(why, "PodTopologySpread")
+}
+
+// withDaemons is the cluster with the DaemonSets' pods that only other pods keep off its new nodes, and the node there. A plan keeps room for
+// these: the others come and go, and a pod that came instead of a DaemonSet's would keep that off the node, or have to make room for it, as
+// long as it runs.
 func (c *Cluster) withDaemons(s *snapshot.Snapshot, node *ClusterNode) (with *Cluster, at *ClusterNode) {
 	with = c.Copy()
 	with.EmptyHost = c.EmptyHost
@@ -412,7 +420,7 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	try := func(c *Cluster, n *ClusterNode, name string) {
 		later, at := c.withDaemons(r.s, n)
 		for _, pod := range pods {
-			if c.filter(pod, n) == "" && (later == c || later.filter(pod, at) == "") {
+			if c.filter(pod, n) == "" && (later == c || later.staysWith(pod, at)) {
 				out[acceptance{pod.Name, name}] = true
 			}
 		}

@@ -100,7 +100,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			2094,       // a domain was to make room by a pod that has to wait for another
 			4511, 4978, // two DaemonSets want one host port, and do not run on the same nodes
 			12062, // the checker wanted a pod on a node without the driver that it needs
-			4843, // the checker wanted pods where another pod's anti-affinity keeps them out
+			4843,  // the checker wanted pods where another pod's anti-affinity keeps them out
 		}},
 		{name: "fields of pods", world: propertytest.PodFieldsWorld, seeds: 11_000_000, mended: []uint64{
 			4123, 8982, 9164, // the next plan's nodes had the names of this plan's

@@ -117,9 +117,9 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 	return c, existing, todo
 }
 
-// daemonSets are the DaemonSets in the order in which their pods come to a new node: as listed in the first replay, then the other way round,
-// then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at the same
-// moment.
+// daemonSets are the DaemonSets in the order in which their pods come to a new node: as listed in the first replay, then the other way
+// round, then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at
+// the same moment.
 func (r *replays) daemonSets(replay int) func() []snapshot.DaemonSet {
 	return func() []snapshot.DaemonSet {
 		sets := slices.Clone(r.s.DaemonSets)
@@ -303,16 +303,16 @@ func (c *Cluster) startDaemons(node *ClusterNode) {
 	}
 }
 
-// staysWith reports whether the pod could stay on the node with the DaemonSets' pods that other pods keep off it now: see withDaemons. For a
-// spread it could, whatever the counts are by then.
+// staysWith reports whether the pod could stay on the node with the DaemonSets' pods that other pods keep off it now: see withDaemons. For
+// a spread it could, whatever the counts are by then.
 func (c *Cluster) staysWith(pod *corev1.Pod, node *ClusterNode) bool {
 	why := c.filter(pod, node)
 	return why == "" || strings.HasPrefix(why, "PodTopologySpread")
 }
 
-// withDaemons is the cluster with the DaemonSets' pods that only other pods keep off its new nodes, and the node there. A plan keeps room for
-// these: the others come and go, and a pod that came instead of a DaemonSet's would keep that off the node, or have to make room for it, as
-// long as it runs.
+// withDaemons is the cluster with the DaemonSets' pods that only other pods keep off its new nodes, and the node there. A plan keeps room
+// for these: the others come and go, and a pod that came instead of a DaemonSet's would keep that off the node, or have to make room for
+// it, as long as it runs.
 func (c *Cluster) withDaemons(s *snapshot.Snapshot, node *ClusterNode) (with *Cluster, at *ClusterNode) {
 	with = c.Copy()
 	with.EmptyHost = c.EmptyHost

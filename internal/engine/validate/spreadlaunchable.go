@@ -80,7 +80,7 @@ func (c *check) launchableIn(sp *spread, pod *corev1.Pod, pool *snapshot.Pool, d
 	return false
 }
 
-// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states. Pods that are there may keep it
+// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states. The domain's pods may keep it
 // out by their own anti-affinity over the same key.
 func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 	var outcomes []outcome

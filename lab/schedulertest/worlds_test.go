@@ -99,7 +99,8 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			3688, 7589, 7608, 8270, 9774, // a pod that is nominated counts where one that is bound does not
 			2094,       // a domain was to make room by a pod that has to wait for another
 			4511, 4978, // two DaemonSets want one host port, and do not run on the same nodes
-			4843, // the checker wanted pods where another pod's anti-affinity keeps them out
+			12062, // the checker wanted a pod on a node without the driver that it needs
+			4843,  // the checker wanted pods where another pod's anti-affinity keeps them out
 		}},
 		{name: "fields of pods", world: propertytest.PodFieldsWorld, seeds: 11_000_000, mended: []uint64{
 			4123, 8982, 9164, // the next plan's nodes had the names of this plan's
@@ -109,6 +110,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{name: "earlier names of labels", world: propertytest.AliasWorld, seeds: 15_000_000},
 		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, mended: []uint64{
 			600, 927, 2273, // a running pod keeps a DaemonSet's pod off new nodes
+			4643, // a node that may come up in a zone that a spread does not know was counted in another
 			1918, // a pod had to follow one that was too many beside it
 		}},
 	} {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -117,8 +118,8 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 }
 
 // daemonSets are the DaemonSets in the order in which their pods come to a new node: as listed in the first replay, then the other way
-// round, then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at the
-// same moment.
+// round, then any, on each node anew. It matters to those that keep each other off a node, as by a host port: their pods are created at
+// the same moment.
 func (r *replays) daemonSets(replay int) func() []snapshot.DaemonSet {
 	return func() []snapshot.DaemonSet {
 		sets := slices.Clone(r.s.DaemonSets)
@@ -302,8 +303,15 @@ func (c *Cluster) startDaemons(node *ClusterNode) {
 	}
 }
 
-// withDaemons is the cluster with the DaemonSets' pods that only other pods keep off its new nodes, and the node there. A plan takes these
-// for certain: the others come and go, and a pod that came instead of a DaemonSet's would keep that off the node, or have to make room for
+// staysWith reports whether the pod could stay on the node with the DaemonSets' pods that other pods keep off it now: see withDaemons. For
+// a spread it could, whatever the counts are by then.
+func (c *Cluster) staysWith(pod *corev1.Pod, node *ClusterNode) bool {
+	why := c.filter(pod, node)
+	return why == "" || strings.HasPrefix(why, "PodTopologySpread")
+}
+
+// withDaemons is the cluster with the DaemonSets' pods that only other pods keep off its new nodes, and the node there. A plan keeps room
+// for these: the others come and go, and a pod that came instead of a DaemonSet's would keep that off the node, or have to make room for
 // it, as long as it runs.
 func (c *Cluster) withDaemons(s *snapshot.Snapshot, node *ClusterNode) (with *Cluster, at *ClusterNode) {
 	with = c.Copy()
@@ -412,7 +420,7 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	try := func(c *Cluster, n *ClusterNode, name string) {
 		later, at := c.withDaemons(r.s, n)
 		for _, pod := range pods {
-			if c.filter(pod, n) == "" && (later == c || later.filter(pod, at) == "") {
+			if c.filter(pod, n) == "" && (later == c || later.staysWith(pod, at)) {
 				out[acceptance{pod.Name, name}] = true
 			}
 		}

@@ -102,7 +102,7 @@ func (s *PortSet) Clash(taken []HostPort) bool {
 	return slices.ContainsFunc(taken, func(t HostPort) bool { return slices.ContainsFunc(s.byNumber[t.Port], t.conflicts) })
 }
 
-// maxRivals is the number of lists of which one fits up to which Rivals finds them. A caller that is about one of them may look at all.
+// maxRivals limits of how many lists just one may fit for Rivals to find them: to know about one of them, one looks at all.
 const maxRivals = 8
 
 // Rivals finds, for each of the lists, the others of which each conflicts with it and with all of these: only one of them fits on a node.

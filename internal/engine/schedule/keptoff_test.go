@@ -92,3 +92,20 @@ func TestNodesAreNotKeptOutOfTheValueThatTheirPoolGives(t *testing.T) {
 		"all on nodes of the other pool", s, []string{"one m.small: a", "one m.xlarge: a, w"},
 	}})
 }
+
+// TestANodeThatMayComeUpInAZoneThatASpreadDoesNotKnowCountsInNoOther: x may come up in z2, which the pods of the spread exclude. So z1 does not
+// surely get a second pod, and z3 may have no more than one pod more than z1 has now.
+func TestANodeThatMayComeUpInAZoneThatASpreadDoesNotKnowCountsInNoOther(t *testing.T) {
+	small := Type("small", 0.1, "cpu", "1", "memory", "4Gi", "pods", "110")
+	large := Type("large", 0.4, "cpu", "8", "memory", "32Gi", "pods", "110")
+	web := Labeled("app", "web")
+	s := World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{
+		WithOfferings(small, Offering("z1", "on-demand", 0.1), Offering("z2", "on-demand", 0.1)), WithOfferings(large, Offering("z3", "on-demand", 0.4)),
+	})}, append(Pods(3, "w", web, Requests("cpu", "2"), Needs(Expr(Zone, notIn, "z2")), Spread(Zone, 1, "web")),
+		Pod("x", web, Requests("cpu", "900m"), Needs(Expr(Zone, notIn, "z3"))))...)
+	checkPlans(t, []planCase{{
+		"two in z3", withNodes(s, occupied("old", "z1", Pod("old", web))), []string{
+			"general large z3: w x2", "general small: x", "unschedulable (Resources): w",
+		},
+	}})
+}

@@ -1,9 +1,9 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -105,50 +105,58 @@ func (r *run) daemonsTooMany() (repeat bool) {
 // to other domains before: kube-scheduler finds these, and then only their domains will do. Nodes for other pods may bring DaemonSets' pods
 // of the set, and pods on existing nodes wait for no node. Such first pods come last from then on. It returns whether there are any.
 //
-// Cost: planned nodes and their classes, for each affinity that counts pods of DaemonSets, or of the plan on existing nodes; the classes
-// for the others.
+// Cost: the classes; planned nodes and their classes, for each affinity that counts pods of DaemonSets or of the plan on existing nodes.
 func (r *run) foundersMisled() (some bool) {
 	if r.bins.Len() == 0 {
 		return false
 	}
-	for _, g := range r.topology.Groups() {
-		if g.Type() != topology.Affinity || !g.EmptyBefore() {
+	onExisting := map[*topology.Group]bool{}
+	for _, c := range r.classes {
+		if c.onExisting == 0 {
 			continue
 		}
-		if len(g.Daemons()) > 0 && r.founderMisled(g) || r.foundsElsewhere(g) {
+		for _, g := range c.Matches() {
+			r.steps++
+			onExisting[g] = onExisting[g] || g.Type() == topology.Affinity
+		}
+	}
+	for _, g := range r.topology.Groups() {
+		if g.Type() != topology.Affinity || len(g.Daemons()) == 0 && !onExisting[g] || !g.EmptyBefore() {
+			continue
+		}
+		if len(g.Daemons()) > 0 && r.founderMisled(g) || onExisting[g] && r.foundsElsewhere(g) {
 			some = r.topology.FoundLast(g) || some
 		}
 	}
 	return some
 }
 
-// foundsElsewhere reports whether a pod that follows the set is on a planned node in a domain to which no pod of the set on an existing
-// node comes.
+// foundsElsewhere reports whether a pod of the set is on a planned node in a domain to which no pod of the set on an existing node comes.
 //
-// Cost: the classes; if there is such a pod, the pods of the plan on existing nodes, and planned nodes and their classes.
+// Cost: planned nodes and their classes; if there is such a pod, existing nodes and the pods of the plan there.
 func (r *run) foundsElsewhere(g *topology.Group) bool {
-	r.steps += len(r.classes)
-	if !slices.ContainsFunc(r.classes, func(c *class) bool { return c.onExisting > 0 && slices.Contains(c.Matches(), g) }) {
-		return false
-	}
-	onExisting := map[string]bool{}
-	for _, n := range r.nodes.All() {
-		d, has := n.Topology().Domain(g.Key())
-		for _, pod := range n.Placement().Pods {
-			r.steps++
-			onExisting[d] = onExisting[d] || has && g.Selects(pod)
-		}
-	}
-	return slices.ContainsFunc(r.bins.All(), func(b *bin.Bin) bool {
-		d, single := b.Candidates().Domain(g.Key())
+	founded := map[string]bool{} // "" is a domain that is not known
+	for _, b := range r.bins.All() {
+		d, _ := b.Candidates().Domain(g.Key())
 		for c := range b.Contents() {
 			r.steps++
-			if slices.Contains(c.Levels()[len(c.Levels())-1].Groups(), g) && slices.Contains(c.Matches(), g) && !(single && onExisting[d]) {
-				return true
+			founded[d] = founded[d] || slices.Contains(c.Matches(), g) && slices.Contains(c.Levels()[len(c.Levels())-1].Groups(), g)
+		}
+	}
+	maps.DeleteFunc(founded, func(_ string, so bool) bool { return !so })
+	if len(founded) == 0 {
+		return false
+	}
+	r.steps += len(r.nodes.All())
+	for _, n := range r.nodes.All() {
+		for _, pod := range n.Placement().Pods {
+			r.steps++
+			if d, has := n.Topology().Domain(g.Key()); has && g.Selects(pod) {
+				delete(founded, d)
 			}
 		}
-		return false
-	})
+	}
+	return len(founded) > 0
 }
 
 func (r *run) founderMisled(g *topology.Group) bool {

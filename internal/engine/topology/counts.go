@@ -106,8 +106,10 @@ func (r *Registry) countNew(g *Group, at *NewNode, n int, surely bool) {
 		return
 	}
 	g.own()
+	// A spread knows no domains that its pods do not select: a node that may also come up in one of these does not surely count.
+	surely = surely && (g.typ != Spread || g.filter.certain(at))
 	for _, d := range domains {
-		g.counts[d] += n
+		g.add(d, n, surely || !g.NeedsDomain())
 	}
 }
 

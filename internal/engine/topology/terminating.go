@@ -40,17 +40,17 @@ func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 // Cost: the pods that terminate, for each of its terms; all pods on nodes, the first time.
 func (r *Registry) waitsForEnd(pod *corev1.Pod) bool {
 	terms := RequiredAntiAffinity(pod)
-	if len(terms) == 0 || len(r.ending()) == 0 {
+	if len(terms) == 0 || len(r.almostGone()) == 0 {
 		return false
 	}
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
-		r.steps += len(r.ending())
-		return slices.ContainsFunc(r.ending(), r.term(AntiAffinity, pod, &t).selects)
+		r.steps += len(r.almostGone())
+		return slices.ContainsFunc(r.almostGone(), r.term(AntiAffinity, pod, &t).selects)
 	})
 }
 
-// ending are the pods on nodes that terminate and are about to be gone.
-func (r *Registry) ending() []*corev1.Pod {
+// almostGone are the pods on nodes that terminate and are about to be gone.
+func (r *Registry) almostGone() []*corev1.Pod {
 	if r.endSoon == nil {
 		r.endSoon = []*corev1.Pod{}
 		for _, n := range r.nodes {

@@ -87,7 +87,8 @@ func (c *check) launchableDomains(sp *spread, pool *snapshot.Pool) []string {
 // launchableIn reports whether the pool could launch one more node in the domain, beside those of the plan, that takes
 // the pod under all of its other rules.
 func (c *check) launchableIn(sp *spread, pod *corev1.Pod, pool *snapshot.Pool, domain string) bool {
-	if !c.eligible(pod) || pool.NodePool.Spec.Replicas != nil || !tolerated(pod, pool.NodePool.Spec.Template.Spec.Taints) {
+	if !c.eligible(pod) || pool.NodePool.Spec.Replicas != nil || !tolerated(pod, pool.NodePool.Spec.Template.Spec.Taints) ||
+		c.newNodesLack(pool, pod) != "" {
 		return false
 	}
 	own := c.demandsOfNodes(pool)
@@ -100,7 +101,7 @@ func (c *check) launchableIn(sp *spread, pod *corev1.Pod, pool *snapshot.Pool, d
 	return false
 }
 
-// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states. Existing pods may keep it
+// findIn reports whether a type of the pool takes the pod in the domain, whatever the spread itself states. The domain's pods may keep it
 // out by their own anti-affinity over the same key.
 func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 	var outcomes []outcome

@@ -106,6 +106,10 @@ func (r *Registry) countNew(g *Group, at *NewNode, n int, surely bool) {
 		return
 	}
 	g.own()
+	if g.NeedsDomain() && len(domains) == 1 { // the only one that is left, though the label is not stated
+		g.add(domains[0], n, surely && g.filter.certain(at))
+		return
+	}
 	for _, d := range domains {
 		g.counts[d] += n
 	}

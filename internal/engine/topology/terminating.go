@@ -21,7 +21,7 @@ const usualStart = time.Minute
 // keeps others away itself: as long as it is there, it may keep them away, too.
 func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	switch {
-	case snapshot.Terminal(pod):
+	case snapshot.Terminal(pod), r.leavesWith(n, pod):
 		return false
 	case !snapshot.Terminating(pod):
 		return true
@@ -31,6 +31,12 @@ func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 		return !r.endsSoon(pod) || !n.Deleting && len(RequiredAntiAffinity(pod)) == 0
 	}
 	return snapshot.DaemonOwned(pod) || !r.endsSoon(pod) // the next pod of a DaemonSet comes to the same node
+}
+
+// leavesWith reports whether the pod runs for as long as its node exists, and this plan moves what keeps the node: a DaemonSet's pod on a
+// node that is being deleted is drained last, and is made again on no other.
+func (r *Registry) leavesWith(n *Node, pod *corev1.Pod) bool {
+	return n.Deleting && snapshot.DaemonOwned(pod) && !r.staysFor(n)
 }
 
 // endsSoon reports whether the pod will be gone by the time at which a new node could take its place. A pod with a

@@ -19,7 +19,7 @@ import (
 // fault replaces text that a file has exactly once.
 type fault struct{ rule, file, old, new string }
 
-// faults are one per rule. Rules that the worlds do not have, as those for volumes that exist and are not bound, have none.
+// faults are one per rule.
 var faults = []fault{
 	{
 		"NodePorts: a port on all addresses conflicts with that on one", "resources/hostport.go",
@@ -71,6 +71,42 @@ var faults = []fault{
 		`if v.claim != nil && slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {`,
 		`if v.claim != nil && v.claim.Spec.AccessModes == nil {`,
 	},
+	{
+		"VolumeZone: the labels of bound volumes", "volume/volume.go",
+		`zone, zonal = labeledTopology(labels, pv)`, `zonal = false`,
+	},
+	{
+		"VolumeBinding: the node for which a volume is being made", "volume/volume.go",
+		`case v.claim.Annotations[selectedNode] != "":`, `case v.claim.Annotations[selectedNode] == "?":`,
+	},
+	{
+		"VolumeBinding: the size of volumes that are free", "volume/index.go",
+		`return pv.Spec.Capacity.Storage().Cmp(asked) >= 0`, `return asked.Sign() >= 0`,
+	},
+	{
+		"VolumeBinding: CSIStorageCapacity", "volume/capacity.go",
+		`c.NodeTopology == nil || most.Cmp(size) < 0 {`, `c.NodeTopology == nil || most.Cmp(size) < 0 && most.Sign() < 0 {`,
+	},
+	{
+		"NodeAffinity: addedAffinity of the profile", "snapshot/profiles.go",
+		`return p.AddedAffinity`, `return nil`,
+	},
+	{
+		"PodTopologySpread: addedAffinity does not decide which nodes count", "podclass/spreaddomains.go",
+		`Node: k.counted, Tolerations`, `Node: k.node, Tolerations`,
+	},
+	{
+		"NodeResourcesFit: only extended resources are ignored", "snapshot/profiles.go",
+		`if p == nil || !extended || strings.Contains(string(name), "kubernetes.io/") {`, `if p == nil || extended && group == "" {`,
+	},
+	{
+		"PodTopologySpread and InterPodAffinity: a node has the very key", "topology/counts.go",
+		`return !g.isLackedBy(n) && g.filter`, `return g.filter`,
+	},
+	{
+		"InterPodAffinity: pods on nodes that leave", "topology/terminating.go",
+		`case snapshot.Terminal(pod), r.leavesWith(n, pod):`, `case snapshot.Terminal(pod):`,
+	},
 }
 
 const (
@@ -79,7 +115,7 @@ const (
 )
 
 func main() {
-	worlds := flag.Int("worlds", 400, "worlds of each of the five kinds in which a fault must be found")
+	worlds := flag.Int("worlds", 400, "worlds of each kind in which a fault must be found")
 	only := flag.String("only", "", "plant only the faults of rules with this text")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./hack/plantfaults [--worlds N] [--only TEXT]\n\n"+

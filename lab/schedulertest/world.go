@@ -33,11 +33,22 @@ func ForWorld(s *snapshot.Snapshot) (*Scheduler, error) {
 	for _, c := range s.Volumes.StorageClasses {
 		objects["StorageClass"] = append(objects["StorageClass"], c)
 	}
-	for name := range s.Volumes.MustBeInstalled {
-		must := true
+	drivers := maps.Clone(s.Volumes.ChecksCapacity)
+	if drivers == nil {
+		drivers = map[string]bool{}
+	}
+	maps.Copy(drivers, s.Volumes.MustBeInstalled)
+	for name := range drivers {
+		must, checks := s.Volumes.MustBeInstalled[name], s.Volumes.ChecksCapacity[name]
 		objects["CSIDriver"] = append(objects["CSIDriver"], &storagev1.CSIDriver{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: &must},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: &must, StorageCapacity: &checks},
 		})
+	}
+	for _, list := range s.Volumes.Capacities {
+		for _, c := range list {
+			objects["CSIStorageCapacity"] = append(objects["CSIStorageCapacity"], c)
+		}
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -98,6 +109,9 @@ func (s *Scheduler) show(c *propertytest.Cluster, node *propertytest.ClusterNode
 	var pods []*corev1.Pod
 	nominated := map[string][]*corev1.Pod{}
 	for _, n := range c.Nodes {
+		if n.Gone {
+			continue
+		}
 		nodes = append(nodes, nodeObject(n, n.Name, n.Allocatable))
 		csi = append(csi, csiNode(c.World, n))
 		for _, p := range n.Pods {
@@ -119,7 +133,7 @@ func (s *Scheduler) show(c *propertytest.Cluster, node *propertytest.ClusterNode
 
 func nodeObject(n *propertytest.ClusterNode, name string, allocatable corev1.ResourceList) *corev1.Node {
 	labels := maps.Clone(n.Labels)
-	if n.Existing == nil { // kubelet and the cloud controller manager set both names of a label
+	if n.Existing == nil || !n.Existing.Initialized { // kubelet and the cloud controller manager set both names of a label
 		for key, earlier := range propertytest.EarlierNames {
 			if value, has := labels[key]; has {
 				labels[earlier] = value

@@ -19,7 +19,7 @@ import (
 )
 
 // worlds is how many worlds of each kind a test run generates. DOVETAIL_WORLDS=first,count generates others.
-const worlds = 400
+const worlds = 170
 
 func worldRange(t *testing.T) (first, count uint64) {
 	t.Helper()
@@ -107,7 +107,17 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			1243, // the first pods of a set, and a node that brings a DaemonSet's pod of it
 		}},
 		{name: "profiles", world: propertytest.ProfilesWorld, seeds: 13_000_000},
-		{name: "earlier names of labels", world: propertytest.AliasWorld, seeds: 15_000_000},
+		{name: "earlier names of labels", world: propertytest.AliasWorld, seeds: 15_000_000, mended: []uint64{20, 103, 298}},
+		{name: "static volumes", world: propertytest.StaticVolumesWorld, seeds: 17_000_000, mended: []uint64{
+			77, 130, 151, // labels of volumes that claims may still be bound to
+			1073, // a pod on a node that does not count made room in its zone, which was not stated
+		}},
+		{name: "storage capacity", world: propertytest.StorageCapacityWorld, seeds: 19_000_000},
+		{name: "nodes in flight", world: propertytest.InFlightWorld, seeds: 21_000_000},
+		{name: "deleting nodes", world: propertytest.DeletingWorld, seeds: 23_000_000, mended: []uint64{
+			555, 826, // DaemonSets' pods on nodes that leave
+		}},
+		{name: "reserved capacity", world: propertytest.ReservedWorld, seeds: 25_000_000},
 		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, mended: []uint64{
 			600, 927, 2273, // a running pod keeps a DaemonSet's pod off new nodes
 			4643, // a node that may come up in a zone that a spread does not know was counted in another

@@ -50,24 +50,17 @@ func (r *replays) nextSnapshot(c *Cluster) *snapshot.Snapshot {
 	s.Nodes, s.Pods = nil, nil
 	bound := map[types.UID]*corev1.Pod{}
 	for _, n := range c.Nodes {
+		if n.Gone {
+			continue
+		}
 		s.Nodes = append(s.Nodes, n.asNode(r.s, bound))
 	}
 	for i := range r.plan.Rejected {
-		s.Pods = append(s.Pods, r.plan.Rejected[i].Pod)
+		s.Pods = append(s.Pods, successor(r.plan.Rejected[i].Pod))
 	}
 	s.Pools = slices.Clone(s.Pools)
 	for i := range s.Pools {
-		s.Pools[i].Used = s.Pools[i].Used.DeepCopy()
-		for k := range r.plan.Launches {
-			if r.plan.Launches[k].Pool.Name == s.Pools[i].NodePool.Name {
-				if s.Pools[i].Used == nil {
-					s.Pools[i].Used = corev1.ResourceList{}
-				}
-				n := s.Pools[i].Used[karpv1.ResourceNodes]
-				n.Add(*resource.NewQuantity(1, resource.DecimalSI))
-				s.Pools[i].Used[karpv1.ResourceNodes] = n
-			}
-		}
+		r.countLaunches(&s.Pools[i])
 	}
 	s.PodGroups = slices.Clone(s.PodGroups)
 	for i := range s.PodGroups {
@@ -82,11 +75,28 @@ func (r *replays) nextSnapshot(c *Cluster) *snapshot.Snapshot {
 	return &s
 }
 
+// countLaunches counts the launches of the plan against the limit of the pool.
+func (r *replays) countLaunches(pool *snapshot.Pool) {
+	pool.Used = pool.Used.DeepCopy()
+	for k := range r.plan.Launches {
+		if r.plan.Launches[k].Pool.Name == pool.NodePool.Name {
+			if pool.Used == nil {
+				pool.Used = corev1.ResourceList{}
+			}
+			n := pool.Used[karpv1.ResourceNodes]
+			n.Add(*resource.NewQuantity(1, resource.DecimalSI))
+			pool.Used[karpv1.ResourceNodes] = n
+		}
+	}
+}
+
 // asNode is the node as a Snapshot has it, with its pods bound; each is noted by its UID.
 func (n *ClusterNode) asNode(s *snapshot.Snapshot, bound map[types.UID]*corev1.Pod) snapshot.Node {
 	var out snapshot.Node
 	if n.Existing != nil {
-		out = *n.Existing
+		if out = *n.Existing; n.joins() {
+			out.Labels, out.Registered, out.Initialized, out.Nominated = n.Labels, true, true, nil
+		}
 	} else {
 		out = Node(n.Name, n.Pool.NodePool.Name, func(x *snapshot.Node) {
 			x.Labels, x.Taints, x.Allocatable, x.Capacity = n.Labels, n.Taints, n.Allocatable, n.Allocatable

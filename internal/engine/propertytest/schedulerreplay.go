@@ -95,9 +95,7 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 	c = &Cluster{World: s, Filter: r.filter, daemons: r.daemonSets(replay)}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		node := &ClusterNode{
-			Name: n.Name, Labels: n.Labels, Taints: n.Taints, Allocatable: n.Allocatable, Pods: slices.Clone(n.Pods), Existing: n,
-		}
+		node := comesUp(n, n.Pods)
 		c.Nodes = append(c.Nodes, node)
 		for _, p := range plan.Placements {
 			if p.Node == n.Name {
@@ -111,7 +109,8 @@ func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding
 		c.Nodes = append(c.Nodes, node)
 		todo = appendBindings(todo, plan.Launches[i].Pods, node)
 	}
-	for _, node := range c.Nodes[existing:] {
+	c.leave(s)
+	for _, node := range c.joining() {
 		c.startDaemons(node)
 	}
 	return c, existing, todo
@@ -159,7 +158,7 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 		from := c
 		if try/2%2 == 1 {
 			from = c.withoutTerminating()
-			for _, node := range from.Nodes[existing:] { // those that pods kept off which are gone now
+			for _, node := range from.joining() { // those that pods kept off which are gone now
 				from.startDaemons(node)
 			}
 		}
@@ -187,6 +186,9 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 		}
 		if try%4 > 1 { // pods on existing nodes need not wait for the others
 			queue = after.first(existing).bindThose(queue, try%2 == 0)
+		}
+		if try%8 > 5 {
+			queue = after.inTurn(existing, queue, d)
 		}
 		if stuck = after.bind(queue, try%2 == 0); len(stuck) == 0 {
 			return after.withTerminatingOf(c), ""
@@ -250,7 +252,7 @@ func (c *Cluster) withTerminatingOf(other *Cluster) *Cluster {
 
 func appendBindings(list []binding, pods []*corev1.Pod, node *ClusterNode) []binding {
 	for _, p := range pods {
-		list = append(list, binding{p, node})
+		list = append(list, binding{successor(p), node})
 	}
 	return list
 }
@@ -331,7 +333,7 @@ func (c *Cluster) withDaemons(s *snapshot.Snapshot, node *ClusterNode) (with *Cl
 // keptOff are the DaemonSets' pods that belong on the new node and that other pods keep off it, which are of no DaemonSet: one DaemonSet's
 // pod gives its host port to no other's.
 func (n *ClusterNode) keptOff(c *Cluster, s *snapshot.Snapshot) (out []*corev1.Pod) {
-	if n.Existing != nil {
+	if !n.joins() {
 		return nil
 	}
 	for i := range s.DaemonSets {
@@ -359,7 +361,7 @@ func (r *replays) launchedNode(i, replay int) *ClusterNode {
 	reqs := l.ClaimRequirements()
 	for _, it := range l.InstanceTypes {
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; o.Available && allowed(reqs, Zone, o.Zone) && allowed(reqs, Capacity, o.CapacityType) {
+			if o := &it.Offerings[i]; launchable(reqs, o) {
 				outcomes = append(outcomes, outcome{it, o})
 			}
 		}
@@ -394,6 +396,9 @@ func (out outcome) node(name string, of *snapshot.Pool, more map[string]string) 
 		Zone: o.Zone, Capacity: o.CapacityType, Host: name, corev1.LabelInstanceTypeStable: it.Name, karpv1.LabelNodePool: pool.Name,
 		karpv1.LabelRegistered: "true", karpv1.LabelInitialized: "true",
 	})
+	if o.ReservationID != "" {
+		n.Labels[ReservationID] = o.ReservationID
+	}
 	return n
 }
 
@@ -437,7 +442,7 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 // rejectedOnce are the rejected pods, one of those that a scheduler cannot distinguish.
 func (r *replays) rejectedOnce() (out []*corev1.Pod) {
 	for i := range r.plan.Rejected {
-		pod := r.plan.Rejected[i].Pod
+		pod := successor(r.plan.Rejected[i].Pod)
 		if r.groups != nil && inAnyGroup(pod) {
 			continue
 		}
@@ -453,7 +458,8 @@ func (r *replays) rejectedOnce() (out []*corev1.Pod) {
 // eachOneMore calls try with each node that one more node of the pool could be, with its daemons, in a cluster that has it. A pool at its
 // limit has none.
 func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Cluster, n *ClusterNode, name string)) {
-	launches := int64(0)
+	used := pool.Used[karpv1.ResourceNodes]
+	launches := used.Value()
 	for i := range r.plan.Launches {
 		if r.plan.Launches[i].Pool.Name == pool.NodePool.Name {
 			launches++
@@ -462,6 +468,19 @@ func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Clust
 	if limit, ok := pool.NodePool.Spec.Limits[karpv1.ResourceNodes]; ok && launches >= limit.Value() {
 		return
 	}
+	for _, out := range offeredBy(pool) {
+		if exhausted(&r.plan, out.o) {
+			continue
+		}
+		node := out.node("one-more", pool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
+		with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true, daemons: c.daemons}
+		with.startDaemons(node)
+		try(with, node, out.named(pool.NodePool.Name))
+	}
+}
+
+// offeredBy is what a node of the pool can be now.
+func offeredBy(pool *snapshot.Pool) (all []outcome) {
 	reqs := pool.NodePool.Spec.Template.Spec.Requirements
 	for _, it := range pool.InstanceTypes {
 		arch, _ := it.Requirements.Get(Arch).Single()
@@ -473,10 +492,8 @@ func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Clust
 			if z, ok := pool.NodePool.Spec.Template.Labels[Zone]; ok && z != o.Zone {
 				continue
 			}
-			node := outcome{it, o}.node("one-more", pool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
-			with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true, daemons: c.daemons}
-			with.startDaemons(node)
-			try(with, node, fmt.Sprintf("one more %s of %s in %s as %s", it.Name, pool.NodePool.Name, o.Zone, o.CapacityType))
+			all = append(all, outcome{it, o})
 		}
 	}
+	return all
 }

@@ -26,6 +26,8 @@ type ClusterNode struct {
 	Pods []*corev1.Pod
 	// Existing is the node of the Snapshot; nil for one that is launched.
 	Existing *snapshot.Node
+	// Gone is true for a node that the plan has emptied: it is no node of the cluster any more.
+	Gone bool
 	// Type is the instance type of a node that is launched, Pool its NodePool; nil for existing ones.
 	Type *catalog.InstanceType
 	Pool *snapshot.Pool

@@ -270,6 +270,10 @@ func TestVolumesAreUsedWhereKubeSchedulerAllows(t *testing.T) {
 		{"a pod that leaves the node of its data", moving(local("n")), []string{"general m.small: a"}},
 		{"no volume of a class that makes none", edit(s(disk{class: "static"}), static("", "")), []string{"unschedulable (Volume): a"}},
 		{"one that is free", edit(s(disk{class: "static", edit: ten}), static("pv", "10Gi", zoned("z2"))), []string{"general m.small z2: a"}},
+		{"of one that is free its labels decide nothing", edit(s(disk{class: "static", edit: ten}, Selects(Zone, "z1")), func(s *snapshot.Snapshot) {
+			static("pv", "10Gi", zoned("z1", "z2"))(s)
+			s.Volumes.Volumes["pv"].Labels = map[string]string{Zone: "z3"}
+		}), []string{"general m.small z1: a"}},
 		{"one that is too small", edit(s(disk{class: "static", edit: ten}), static("pv", "9Gi")), []string{"unschedulable (Volume): a"}},
 		{"one of another", edit(s(disk{class: "static", edit: ten}), func(s *snapshot.Snapshot) {
 			static("pv", "10Gi")(s)

@@ -108,6 +108,10 @@ func (r *Registry) countNew(g *Group, at *NewNode, n int, surely bool) {
 	g.own()
 	// A spread knows no domains that its pods do not select: a node that may also come up in one of these does not surely count.
 	surely = surely && (g.typ != Spread || g.filter.certain(at))
+	if g.NeedsDomain() && len(domains) == 1 { // the only one that is left, though the label is not stated
+		g.add(domains[0], n, surely && g.filter.certain(at))
+		return
+	}
 	for _, d := range domains {
 		g.add(d, n, surely || !g.NeedsDomain())
 	}

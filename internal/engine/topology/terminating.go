@@ -23,7 +23,7 @@ const usualStart = time.Minute
 // they may have to wait for one to be gone, and then the one that they follow is gone as well.
 func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	switch {
-	case snapshot.Terminal(pod):
+	case snapshot.Terminal(pod), r.leavesWith(n, pod):
 		return false
 	case !snapshot.Terminating(pod):
 		return true
@@ -63,6 +63,12 @@ func (r *Registry) almostGone() []*corev1.Pod {
 		}
 	}
 	return r.endSoon
+}
+
+// leavesWith reports whether the pod runs for as long as its node exists, and this plan moves what keeps the node: a DaemonSet's pod on a
+// node that is being deleted is drained last, and is made again on no other.
+func (r *Registry) leavesWith(n *Node, pod *corev1.Pod) bool {
+	return n.Deleting && snapshot.DaemonOwned(pod) && !r.staysFor(n)
 }
 
 // endsSoon reports whether the pod will be gone by the time at which a new node could take its place. A pod with a

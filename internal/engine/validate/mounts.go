@@ -90,12 +90,11 @@ func (c *check) bound(m *mount, pod *corev1.Pod, claim *corev1.PersistentVolumeC
 	case pv.Spec.AWSElasticBlockStore != nil:
 		m.driver = ebs
 	}
-	m.somewhere, m.terms = c.placesOf(pv, pod)
+	m.somewhere, m.terms = c.placesOf(pv, pod, c.zonesOf(pv))
 }
 
-// placesOf are the terms of a volume: those of its node affinity, each with what its labels state of zone and region.
-func (c *check) placesOf(pv *corev1.PersistentVolume, pod *corev1.Pod) (somewhere bool, terms [][]expr) {
-	var labeled []expr
+// zonesOf is what the labels of a volume state of zone and region. VolumeZone reads those of the volume that a claim is bound to.
+func (c *check) zonesOf(pv *corev1.PersistentVolume) (labeled []expr) {
 	for key, value := range pv.Labels {
 		switch key {
 		case "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
@@ -104,6 +103,11 @@ func (c *check) placesOf(pv *corev1.PersistentVolume, pod *corev1.Pod) (somewher
 			labeled = append(labeled, expr{key: c.s.Labels.Normalize(key), op: corev1.NodeSelectorOpIn, values: strings.Split(value, "__")})
 		}
 	}
+	return labeled
+}
+
+// placesOf are the terms of a volume: those of its node affinity, each with the demands besides.
+func (c *check) placesOf(pv *corev1.PersistentVolume, pod *corev1.Pod, labeled []expr) (somewhere bool, terms [][]expr) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return len(labeled) > 0, [][]expr{labeled}
 	}
@@ -192,7 +196,7 @@ func (c *check) fromExisting(m *mount, pod *corev1.Pod, claim *corev1.Persistent
 			continue
 		}
 		m.missing = ""
-		somewhere, terms := c.placesOf(pv, pod)
+		somewhere, terms := c.placesOf(pv, pod, nil)
 		if !somewhere {
 			m.somewhere, m.terms = false, nil
 			return

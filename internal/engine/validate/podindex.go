@@ -66,7 +66,8 @@ func (c *check) scheduledPods() *podIndex {
 	for _, pl := range c.hosts {
 		if pl.node != nil {
 			for _, pod := range pl.node.Pods {
-				if !snapshot.Terminal(pod) && !c.planned[pod.UID] {
+				goes := pl.node.Deleting && c.leaves(pl.node) && slices.ContainsFunc(pod.OwnerReferences, isDaemonSet)
+				if !snapshot.Terminal(pod) && !c.planned[pod.UID] && !goes {
 					add(c.running(pod, pl))
 				}
 			}

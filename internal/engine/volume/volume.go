@@ -219,9 +219,13 @@ func (v Volume) ofUnbound(x *Index) ([]requirement.Set, error) {
 }
 
 // ofVolume are the topologies of a PersistentVolume: the terms of its node affinity, each with the zone and the region that its labels
-// name. A term that cannot be read matches no node.
+// name, if the claim is bound to it: of a volume that a claim may still be bound to, kube-scheduler does not read them. A term that cannot
+// be read matches no node.
 func (v Volume) ofVolume(labels requirement.Labels, pv *corev1.PersistentVolume) ([]requirement.Set, error) {
-	zone, zonal := labeledTopology(labels, pv)
+	zone, zonal := requirement.Set{}, false
+	if v.pv != nil {
+		zone, zonal = labeledTopology(labels, pv)
+	}
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		if !zonal {
 			return nil, nil

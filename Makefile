@@ -238,7 +238,7 @@ scale: build ## Measure the controller with 5,000 nodes and 100,000 pods in the 
 .PHONY: fuzz
 fuzz: ## Search for clusters with a wrong plan: 120,000 random ones, planted faults, and FUZZTIME (10m) each for two fuzz tests
 	DOVETAIL_WORLDS=0,20000 go test -run 'TestWorlds|TestWideWorlds' ./internal/engine/propertytest
-	DOVETAIL_WORLDS=0,25000 go test -timeout 3h ./lab/schedulertest
+	DOVETAIL_WORLDS=0,10000 go test -timeout 3h ./lab/schedulertest
 	go run ./hack/plantfaults
 	go test -run '^$$' -fuzz FuzzWorlds -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/propertytest
 	go test -run '^$$' -fuzz FuzzHostilePods -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/propertytest

@@ -14,12 +14,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
+// maxOrderTrials is how often pods of one gang may be tried on nodes to find out whether they fit in kube-scheduler's order: some
+// hundredths of a second. A larger gang is not tried: its plan is as likely to fit as that of any pods.
+const maxOrderTrials = 200_000
+
 // inOrder is the plan, or one with more room for the gangs that do not fit on its nodes in the order of kube-scheduler. That takes the pods
 // of a gang one by one, by priority and age, each to the node with the most room, and never takes one back: small pods may fill the only
 // node for a large one, and then it binds none of them. A node with room for the largest of the gang's pods in place of each of them holds
 // them in any order.
 //
-// Cost: for gangs with pods of different requests, their pods times the nodes; and one more plan if such a gang does not fit.
+// Cost: for gangs with pods of different requests, their pods times the nodes, at most maxOrderTrials; and one more plan if such a gang
+// does not fit.
 func inOrder(s *snapshot.Snapshot, groups snapshot.Groups, plan Plan, again func(*snapshot.Snapshot) Plan) Plan {
 	larger := map[types.UID]corev1.ResourceList{}
 	for _, m := range mixedGangs(s, groups, &plan) {
@@ -128,6 +133,9 @@ type roomFor struct {
 // fits reports whether kube-scheduler finds nodes for as many of the gang's pods as it binds at once. Rules about other pods are left out:
 // the plan follows them.
 func (m *mixedGang) fits(s *snapshot.Snapshot, plan *Plan) bool {
+	if len(m.pods)*(len(s.Nodes)+len(plan.Launches)) > maxOrderTrials {
+		return true
+	}
 	nodes := m.nodes(s, plan)
 	slices.SortStableFunc(nodes, func(a, b *roomFor) int { return cmp.Compare(b.largest, a.largest) })
 	placed := 0
@@ -153,7 +161,11 @@ func (m *mixedGang) fits(s *snapshot.Snapshot, plan *Plan) bool {
 
 // nodes are those that exist and those of the plan, with all pods but those of the gang.
 func (m *mixedGang) nodes(s *snapshot.Snapshot, plan *Plan) (out []*roomFor) {
-	inGang := func(pod *corev1.Pod) bool { return slices.Contains(m.pods, pod) }
+	members := make(map[*corev1.Pod]bool, len(m.pods))
+	for _, pod := range m.pods {
+		members[pod] = true
+	}
+	inGang := func(pod *corev1.Pod) bool { return members[pod] }
 	planned := map[string][]*corev1.Pod{}
 	for i := range plan.Placements {
 		planned[plan.Placements[i].Node] = plan.Placements[i].Pods

@@ -50,28 +50,30 @@ LAB   := DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail
 CHECKS := test-others
 .PHONY: test
 test: ## Build, lint, unit tests, scenarios on a real control plane: everything that needs Go and make alone
-	@rm -f $(BIN)/parts.txt
+	@rm -f $(BIN)/parts.txt $(BIN)/done.*
 	@hack/part build $(MAKE) --no-print-directory fmt-check build
-	@code=0; $(MAKE) --no-print-directory -j 3 test-scenarios $(CHECKS) || code=$$?; \
+	@code=0; $(MAKE) --no-print-directory -j 4 test-scenarios $(CHECKS) || code=$$?; \
 		if [[ -f $(BIN)/parts.txt ]]; then echo "Parts:"; awk -f hack/parts.awk $(BIN)/parts.txt; fi; exit $$code
 
 .PHONY: ci
-ci: override CHECKS := test-console
+ci: override CHECKS := test-others test-console
 ci: test ## What CI runs: make test, and make console-check with it (needs npm and chromium, too)
 
-# A browser that waits for a processor looks like a page that hangs. So the page has its tests once only scenarios are left, and gives way
-# to nothing.
+# A browser that waits for a processor looks like a page that hangs. So the page has its tests once the scenarios have finished or only
+# these are left, whichever comes first, and gives way to nothing.
 .PHONY: test-console
-test-console: test-others
-	@hack/part console-check $(MAKE) --no-print-directory console-check
+test-console:
+	@hack/first $(BIN)/done.scenarios $(BIN)/done.others && hack/part console-check $(MAKE) --no-print-directory console-check
 
 # Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
 test-scenarios:
-	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 5 ./lab/scenario
+	@code=0; hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) \
+		go test -vet=off -count=1 -timeout 75m -parallel 5 ./lab/scenario || code=$$?; touch $(BIN)/done.scenarios; exit $$code
 
 .PHONY: test-others test-unit test-lab test-docs
 test-others: test-lab test-docs
+	@touch $(BIN)/done.others
 
 # A quarter of the time of these would be garbage collection. They do not start the programs, which have their own settings for it.
 test-unit: export GOGC ?= 400

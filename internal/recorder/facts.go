@@ -35,6 +35,8 @@ type configRecord struct {
 	TaintGracePeriod  time.Duration                        `json:"taintGracePeriod,omitempty"`
 	// Repair is nil if node repair is off.
 	Repair []karpv1.RepairPolicy `json:"repair,omitzero"`
+	// LifecycleConditions is the feature gate NodeLifecycleConditions.
+	LifecycleConditions bool `json:"lifecycleConditions,omitempty"`
 	// Devices is true if the objects of dynamic resource allocation are read.
 	Devices bool `json:"devices,omitempty"`
 	// PodGroups is true if the API server serves PodGroups.
@@ -66,7 +68,7 @@ func recordConfig(o *cluster.Objects, f *cluster.Facts) configRecord {
 		WellKnown: f.Labels.WellKnown, RestrictedDomains: f.Labels.RestrictedDomains, Normalized: f.Labels.Normalized,
 		KnownValues: f.Labels.KnownValues, SetOnJoin: f.Labels.SetOnJoin, MaySetOnJoin: f.Labels.MaySetOnJoin,
 		ReservationLabel: f.Labels.ReservationID, NominationWindow: f.NominationWindow, TaintGracePeriod: f.TaintGracePeriod,
-		Devices: o.Devices != nil, PodGroups: o.PodGroups != nil,
+		LifecycleConditions: f.LifecycleConditions, Devices: o.Devices != nil, PodGroups: o.PodGroups != nil,
 	}
 	if f.Repair != nil {
 		c.Repair = f.Repair.List()
@@ -84,7 +86,7 @@ func (c *configRecord) restore(f *cluster.Facts) error {
 		WellKnown: c.WellKnown, RestrictedDomains: c.RestrictedDomains, Normalized: c.Normalized, KnownValues: c.KnownValues,
 		SetOnJoin: c.SetOnJoin, MaySetOnJoin: c.MaySetOnJoin, ReservationID: c.ReservationLabel,
 	}}
-	f.NominationWindow, f.TaintGracePeriod = c.NominationWindow, c.TaintGracePeriod
+	f.NominationWindow, f.TaintGracePeriod, f.LifecycleConditions = c.NominationWindow, c.TaintGracePeriod, c.LifecycleConditions
 	if c.Repair == nil {
 		return nil
 	}

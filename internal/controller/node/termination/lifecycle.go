@@ -75,8 +75,8 @@ func (r *NodeReconciler) announce(ctx context.Context, t *termination, want ...n
 		return
 	}
 	if err := r.patchConditions(ctx, t.node, write); client.IgnoreNotFound(err) != nil {
-		r.Log.Error("conditions of a node are not written; the feature gate NodeLifecycleConditions needs the right to patch nodes/status",
-			"Node", t.node.Name, "error", err)
+		r.Events.Warn(t.node, "ConditionsNotWritten",
+			"The feature gate NodeLifecycleConditions needs the right to patch nodes/status: %v", err)
 	}
 }
 

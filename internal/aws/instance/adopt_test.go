@@ -24,7 +24,9 @@ type taggedOnce struct {
 	owned map[string]bool
 }
 
-var fromPredecessor = map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "default", "karpenter.sh/nodeclaim": "default-a"}
+var fromPredecessor = map[string]string{
+	"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "default", "karpenter.sh/nodeclaim": "default-a",
+}
 
 func (r *taggedOnce) DescribeInstances(
 	_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options),

@@ -71,18 +71,17 @@ func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodeP
 // recordGroupEvents publishes on each PodGroup without nodes why it gets none: the field that is wrong is often one of the group, and its
 // owner need not look at the pods.
 func (p *Provisioner) recordGroupEvents(plan schedule.Plan, groups []snapshot.PodGroup) {
-	seen := map[types.NamespacedName]bool{}
+	why := map[types.NamespacedName]schedule.Reason{} // all pods of a group have the same
 	for i := range plan.Rejected {
 		r := &plan.Rejected[i]
-		of, grouped := snapshot.PodGroupOf(r.Pod)
-		if !grouped || seen[of] || r.Deferred() || r.Reasons[0].Code != schedule.PodGroup {
-			continue
+		if of, grouped := snapshot.PodGroupOf(r.Pod); grouped && !r.Deferred() && r.Reasons[0].Code == schedule.PodGroup {
+			why[of] = r.Reasons[0]
 		}
-		seen[of] = true
-		for j := range groups {
-			if g := &groups[j]; g.Object != nil && g.Namespace == of.Namespace && g.Name == of.Name {
-				p.Events.WarnEvery(failedSchedulingDedupe, g.Object, "FailedScheduling", "No nodes are launched: %s", wording.Reason(r.Reasons[0]))
-			}
+	}
+	for i := range groups {
+		g := &groups[i]
+		if reason, rejected := why[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}]; rejected && g.Object != nil {
+			p.Events.WarnEvery(failedSchedulingDedupe, g.Object, "FailedScheduling", "No nodes are launched: %s", wording.Reason(reason))
 		}
 	}
 }
@@ -109,10 +108,7 @@ func (p *Provisioner) recordPoolEvents(plan schedule.Plan, snap *snapshot.Snapsh
 // last, since most pools do not. Pools that are not Ready come before those: the engine does not see them, but the pod
 // may be waiting for one.
 func mostRelevantFirst(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.Reason {
-	other := map[string]bool{}
-	for _, r := range reasons {
-		other[r.NodePool] = other[r.NodePool] || r.Code == schedule.Requirement
-	}
+	other := rejection.Mismatched(reasons)
 	var out, mismatched []schedule.Reason
 	for _, r := range reasons {
 		if other[r.NodePool] {

@@ -14,6 +14,16 @@ type Reason struct {
 	Together int
 }
 
+// Mismatched are the NodePools, among those that reasons of one pod name, with requirements that the pod does not match. Most pools are not
+// for a pod, and their other reasons are not what its owner has to look at.
+func Mismatched(reasons []Reason) map[string]bool {
+	out := map[string]bool{}
+	for i := range reasons {
+		out[reasons[i].NodePool] = out[reasons[i].NodePool] || reasons[i].Code == Requirement
+	}
+	return out
+}
+
 // Nearest states where a pod would be scheduled if the reasons of its pool did not exist.
 type Nearest struct {
 	InstanceType, Zone, CapacityType string

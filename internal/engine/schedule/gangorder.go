@@ -19,9 +19,9 @@ import (
 const maxOrderTrials = 200_000
 
 // inOrder is the plan, or one with more room for the gangs that do not fit on its nodes in the order of kube-scheduler. That takes the pods
-// of a gang one by one, by priority and age, each to the node with the most room, and never takes one back: small pods may fill the only
-// node for a large one, and then it binds none of them. A node with room for the largest of the gang's pods in place of each of them holds
-// them in any order.
+// of a gang, which have one priority, one by one by age, each to the node with the most room, and never takes one back: small pods may
+// fill the only node for a large one, and then it binds none of them. A node with room for the largest of the gang's pods in place of each
+// of them holds them in any order.
 //
 // Cost: for gangs with pods of different requests, their pods times the nodes, at most maxOrderTrials; and one more plan if such a gang
 // does not fit.

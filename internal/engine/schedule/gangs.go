@@ -224,13 +224,9 @@ func (g *gangSearch) tooFew(s shortGang) *rejection.GroupOfPods {
 	return out
 }
 
-// closest is the first reason of a pool with requirements that match the pod's: most pools are not for it, and are not what its owner has
-// to look at. The first of all if there is none.
+// closest is the first reason of a pool with requirements that match the pod's, or the first of all if there is none.
 func closest(reasons []Reason) Reason {
-	mismatched := map[string]bool{}
-	for i := range reasons {
-		mismatched[reasons[i].NodePool] = mismatched[reasons[i].NodePool] || reasons[i].Code == Requirement
-	}
+	mismatched := rejection.Mismatched(reasons)
 	at := slices.IndexFunc(reasons, func(r Reason) bool { return !mismatched[r.NodePool] })
 	return reasons[max(at, 0)]
 }

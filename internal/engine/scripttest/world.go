@@ -348,7 +348,8 @@ func (w *world) doNode(l line) error {
 	}
 	var edits []func(*snapshot.Node)
 	edit := func(f func(*snapshot.Node)) { edits = append(edits, f) }
-	err = l.take(arguments{
+	all := w.passArguments(edit)
+	maps.Copy(all, arguments{
 		"pool":     func(_, v string) error { pool = v; return nil },
 		"type":     func(_, v string) error { typeName = v; return nil },
 		"zone":     func(_, v string) error { offering.Zone = v; return nil },
@@ -360,6 +361,37 @@ func (w *world) doNode(l line) error {
 			return err
 		},
 		"nominated": func(_, v string) error { w.nominated[name] = strings.Split(v, ","); return nil },
+		"-deleting": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Deleting = true }); return nil },
+		"-in-flight": func(_, _ string) error { // launched, not up yet
+			edit(func(n *snapshot.Node) { n.Registered, n.Initialized, n.Ready = false, false, false })
+			return nil
+		},
+		"-unlaunched": func(_, _ string) error { // not launched yet
+			edit(func(n *snapshot.Node) {
+				n.Launched, n.Registered, n.Initialized, n.Ready = false, false, false, false
+			})
+			return nil
+		},
+	})
+	if err := l.take(all); err != nil {
+		return err
+	}
+	it, err := w.findType(typeName)
+	if err != nil {
+		return err
+	}
+	n := w.node(name, pool, it, offering)
+	for _, e := range edits {
+		e(&n)
+	}
+	w.snap.Nodes = append(w.snap.Nodes, n)
+	w.countAgainstLimits(pool, n.Capacity)
+	return nil
+}
+
+// passArguments are those of a node that only passes over nodes depend on.
+func (w *world) passArguments(edit func(func(*snapshot.Node))) arguments {
+	return arguments{
 		"age": func(_, v string) error {
 			d, err := duration(v)
 			edit(func(n *snapshot.Node) { n.CreatedAt = w.snap.Now.Add(-d) })
@@ -392,33 +424,8 @@ func (w *world) doNode(l line) error {
 			edit(func(n *snapshot.Node) { n.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} })
 			return nil
 		},
-		"-bounded":  func(_, _ string) error { edit(func(n *snapshot.Node) { n.Bounded = true }); return nil },
-		"-deleting": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Deleting = true }); return nil },
-		"-in-flight": func(_, _ string) error { // launched, not up yet
-			edit(func(n *snapshot.Node) { n.Registered, n.Initialized, n.Ready = false, false, false })
-			return nil
-		},
-		"-unlaunched": func(_, _ string) error { // not launched yet
-			edit(func(n *snapshot.Node) {
-				n.Launched, n.Registered, n.Initialized, n.Ready = false, false, false, false
-			})
-			return nil
-		},
-	})
-	if err != nil {
-		return err
+		"-bounded": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Bounded = true }); return nil },
 	}
-	it, err := w.findType(typeName)
-	if err != nil {
-		return err
-	}
-	n := w.node(name, pool, it, offering)
-	for _, e := range edits {
-		e(&n)
-	}
-	w.snap.Nodes = append(w.snap.Nodes, n)
-	w.countAgainstLimits(pool, n.Capacity)
-	return nil
 }
 
 // doDelete starts the deletion of a node: its pods need another.

@@ -126,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !condition.IsTrue(claim, karpv1.ConditionLaunched) {
-		return reconcile.Result{}, r.setDrifted(ctx, claim, condition.Because("", ""))
+		return reconcile.Result{}, r.setDrifted(ctx, claim, condition.Cause{})
 	}
 	reason, err := r.driftReason(ctx, claim, pool)
 	message, again := reason, recheckInterval

@@ -30,6 +30,10 @@ func TestNodesWithDeferredResizesDrift(t *testing.T) {
 			p.Annotations = map[string]string{karpv1.AnnotationReplaceDeferredResize: after}
 		}
 	}
+	pool := func(change ...func(*karpv1.NodePool)) *karpv1.NodePool {
+		return controllertest.Pool("general", change...)
+	}
+	const deferred, hour = corev1.PodReasonDeferred, time.Hour
 	replicas := int64(1)
 	static := func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }
 	ofDaemonSet := func(p *corev1.Pod) {
@@ -44,16 +48,16 @@ func TestNodesWithDeferredResizesDrift(t *testing.T) {
 		want  string
 		again time.Duration
 	}{
-		{name: "long enough", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", 10*time.Minute), want: "ResizeDeferred"},
-		{name: "not long enough", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", 8*time.Minute), again: 2 * time.Minute},
-		{name: "the pool does not want it", pool: controllertest.Pool("general"), pod: resizePending("Deferred", time.Hour)},
-		{name: "the annotation is not a duration", pool: controllertest.Pool("general", wants("soon")), pod: resizePending("Deferred", time.Hour)},
-		{name: "the annotation is too short", pool: controllertest.Pool("general", wants("1m")), pod: resizePending("Deferred", time.Hour)},
-		{name: "no node of the type could have room", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Infeasible", time.Hour)},
-		{name: "a static pool", pool: controllertest.Pool("general", wants("10m"), static), pod: resizePending("Deferred", time.Hour)},
-		{name: "a pod of a DaemonSet", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", time.Hour, ofDaemonSet)},
+		{name: "long enough", pool: pool(wants("10m")), pod: resizePending(deferred, 10*time.Minute), want: "ResizeDeferred"},
+		{name: "not long enough", pool: pool(wants("10m")), pod: resizePending(deferred, 8*time.Minute), again: 2 * time.Minute},
+		{name: "the pool does not want it", pool: pool(), pod: resizePending(deferred, hour)},
+		{name: "the annotation is not a duration", pool: pool(wants("soon")), pod: resizePending(deferred, hour)},
+		{name: "the annotation is too short", pool: pool(wants("1m")), pod: resizePending(deferred, hour)},
+		{name: "no node of the type could have room", pool: pool(wants("10m")), pod: resizePending(corev1.PodReasonInfeasible, hour)},
+		{name: "a static pool", pool: pool(wants("10m"), static), pod: resizePending(deferred, hour)},
+		{name: "a pod of a DaemonSet", pool: pool(wants("10m")), pod: resizePending(deferred, hour, ofDaemonSet)},
 		{
-			name: "another reason comes first", pool: controllertest.Pool("general", wants("10m")), pod: resizePending("Deferred", time.Hour),
+			name: "another reason comes first", pool: pool(wants("10m")), pod: resizePending(deferred, hour),
 			cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift",
 		},
 	} {

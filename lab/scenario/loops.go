@@ -25,10 +25,17 @@ type loopDetector struct {
 
 	mu     sync.Mutex
 	claims map[types.UID]*launchedClaim
-	// used are the nodes that pods have come to, but those of DaemonSets, by name. alive are the pods that exist.
+	// used are the nodes that pods have come to, but those of DaemonSets, by name.
 	used       map[string]bool
-	alive      map[types.UID]bool
+	pods       map[types.UID]seenPod
 	violations []string
+}
+
+// seenPod is a pod as it was last seen.
+type seenPod struct {
+	exists bool
+	// waitedUntil is when it was bound, began to terminate, or was deleted; zero while it waits for a node.
+	waitedUntil time.Time
 }
 
 // launchedClaim is a NodeClaim with what it was launched for.
@@ -41,13 +48,18 @@ type launchedClaim struct {
 	ended bool
 }
 
-// equalsAfter is how long a node must have been initialized for a launch for pods that are only equal to count: of pods that are made
-// again, the first may be about to be bound.
-const equalsAfter = 15 * time.Second
+const (
+	// equalsAfter is how long a node must have been initialized for a launch for pods that are only equal to count: of pods that are made
+	// again, the first may be about to be bound.
+	equalsAfter = 15 * time.Second
+	// refusedAfter is how long a pod must have waited beside its initialized node for the node to have refused it: kube-scheduler may be
+	// late. A node whose pods were deleted while it booted refused none.
+	refusedAfter = 5 * time.Second
+)
 
 func newLoopDetector() *loopDetector {
 	return &loopDetector{
-		now: time.Now, claims: map[types.UID]*launchedClaim{}, used: map[string]bool{}, alive: map[types.UID]bool{},
+		now: time.Now, claims: map[types.UID]*launchedClaim{}, used: map[string]bool{}, pods: map[types.UID]seenPod{},
 	}
 }
 
@@ -63,13 +75,22 @@ func (d *loopDetector) observe(o client.Object, gone bool) {
 	defer d.mu.Unlock()
 	switch o := o.(type) {
 	case *corev1.Pod:
-		d.alive[o.UID] = !gone
+		d.observePod(o, gone)
 		if owner := controllerKind(o); o.Spec.NodeName != "" && owner != "DaemonSet" && owner != "Node" {
 			d.used[o.Spec.NodeName] = true
 		}
 	case *karpv1.NodeClaim:
 		d.observeClaim(o)
 	}
+}
+
+func (d *loopDetector) observePod(o *corev1.Pod, gone bool) {
+	p := d.pods[o.UID]
+	p.exists = !gone
+	if p.waitedUntil.IsZero() && (gone || o.Spec.NodeName != "" || o.DeletionTimestamp != nil) {
+		p.waitedUntil = d.now()
+	}
+	d.pods[o.UID] = p
 }
 
 func controllerKind(o client.Object) string {
@@ -114,16 +135,23 @@ func (d *loopDetector) check(fresh *launchedClaim) {
 			continue
 		}
 		same := slices.ContainsFunc(fresh.pods, func(pod string) bool { return slices.Contains(c.pods, pod) })
-		madeAgain := d.now().Sub(c.initialized) > equalsAfter &&
-			!slices.ContainsFunc(c.pods, func(pod string) bool { return d.alive[types.UID(pod)] }) &&
-			slices.ContainsFunc(fresh.classes, func(class string) bool { return slices.Contains(c.classes, class) })
-		if (same || madeAgain) && len(d.violations) < 5 {
+		if (same || d.madeAgain(c, fresh)) && len(d.violations) < 5 {
 			d.violations = append(d.violations, fmt.Sprintf(
 				"NodeClaim %s was launched for pods of NodeClaim %s, whose node %s was initialized %.0f s before, and never held a pod",
 				fresh.name, c.name, c.node, d.now().Sub(c.initialized).Seconds(),
 			))
 		}
 	}
+}
+
+// madeAgain reports whether the pods of first waited beside its node in vain and are gone, and fresh is for pods that are equal to them.
+func (d *loopDetector) madeAgain(first, fresh *launchedClaim) bool {
+	refused := slices.ContainsFunc(first.pods, func(pod string) bool {
+		return d.pods[types.UID(pod)].waitedUntil.Sub(first.initialized) > refusedAfter
+	})
+	return refused && d.now().Sub(first.initialized) > equalsAfter &&
+		!slices.ContainsFunc(first.pods, func(pod string) bool { return d.pods[types.UID(pod)].exists }) &&
+		slices.ContainsFunc(fresh.classes, func(class string) bool { return slices.Contains(first.classes, class) })
 }
 
 // step fails if a second node was launched for pods with a first node that was ready. If planted, it fails if none was: then the detector,

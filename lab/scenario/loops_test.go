@@ -38,6 +38,7 @@ func TestLoopDetector(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: &yes}}
 		return p
 	}
+	at := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
 		name   string
 		before func(*loopDetector)
@@ -61,13 +62,25 @@ func TestLoopDetector(t *testing.T) {
 		{"for another pod", func(d *loopDetector) { d.observe(claim("first", "a", "", ready), false) }, claim("second", "b", ""), false},
 		{"for one that was made again, while the first is gone", func(d *loopDetector) {
 			d.observe(claim("first", "a", "", ready), false)
-			d.claims["first"].initialized = time.Now().Add(-time.Minute)
+			at = at.Add(time.Minute)
 			d.observe(pod("a", "", "ReplicaSet"), true)
 		}, claim("second", "b", ""), true},
+		{"for one that was made again, while the first was deleted before its node was ready", func(d *loopDetector) {
+			d.observe(pod("a", "", "ReplicaSet"), true)
+			d.observe(claim("first", "a", "", ready), false)
+			at = at.Add(time.Minute)
+		}, claim("second", "b", ""), false},
+		{"for one that was made again, while the first found room elsewhere", func(d *loopDetector) {
+			d.observe(pod("a", "node-other", "ReplicaSet"), false)
+			d.observe(claim("first", "a", "", ready), false)
+			at = at.Add(time.Minute)
+			d.observe(pod("a", "node-other", "ReplicaSet"), true)
+		}, claim("second", "b", ""), false},
 		{"a replacement", func(d *loopDetector) { d.observe(claim("first", "a", "", ready), false) }, claim("second", "a", "Drifted"), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newLoopDetector()
+			d.now = func() time.Time { return at }
 			d.observe(pod("a", "", "ReplicaSet"), false)
 			tt.before(d)
 			d.observe(tt.fresh, false)

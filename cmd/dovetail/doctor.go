@@ -36,8 +36,9 @@ func doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check a cluster for what will fail, may fail, or costs money",
 		Long: `Checks the cluster and, with --cluster-name, its AWS account, and prints what is wrong, why it matters, and the command or
-manifest that fixes it. It only reads. A check that lacks a permission or a setting is skipped: one line names what is
-missing, and the exit code is 3, since a cluster that was not checked is not a healthy one.
+manifest that fixes it. It only reads. Exit code 1 also means that there are errors or warnings. A check that
+lacks a permission or a setting is skipped: one line names what is missing, and the exit code is 3, since a cluster that was not
+checked is not a healthy one.
 
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context; AWS credentials come from the usual places of the
 AWS SDK, and so does the region without --region. The controller makes the same checks when it starts and every ten

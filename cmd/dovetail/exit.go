@@ -26,7 +26,7 @@ const (
 	exitInterrupted exitCode = 130
 )
 
-// exitCodes is the table in every help text.
+// exitCodes is the table in the help of dovetail. The help of a command has its own meanings of a code.
 const exitCodes = `Exit codes of all commands:
   0    done
   1    an error, or doctor has found errors or warnings, or migrate check an obstacle

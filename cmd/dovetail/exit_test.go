@@ -49,13 +49,54 @@ func TestEveryCommandRefusesWrongArguments(t *testing.T) {
 	}
 }
 
-func TestEveryCommandListsTheExitCodes(t *testing.T) {
+// The help of dovetail has the table; that of a command has examples, and the codes that mean more there.
+func TestHelpHasTheExitCodes(t *testing.T) {
+	if stdout, _, err := command("", "--help"); err != nil || !strings.Contains(stdout, exitCodes) {
+		t.Errorf("%v, no exit codes in:\n%s", err, stdout)
+	}
+	own := map[string][]string{
+		"plan": {"Exit code 3"}, "instance-types": {"Exit code 3"}, "doctor": {"Exit code 1", "exit code is 3"}, "adopt": {"Exit code 1"},
+		"replay": {"exit code is 1"}, "assess": {"exit code 3"},
+	}
 	for _, cmd := range rootCommand().Commands() {
-		if stdout, _, err := command("", cmd.Name(), "--help"); err != nil || !strings.Contains(stdout, exitCodes) ||
-			!strings.Contains(stdout, "Examples:") {
-			t.Errorf("%s: %v, no exit codes or no examples in:\n%s", cmd.Name(), err, stdout)
+		stdout, _, err := command("", cmd.Name(), "--help")
+		if err != nil || !strings.Contains(stdout, "Examples:") || strings.Contains(stdout, exitCodes) {
+			t.Errorf("%s: %v, no examples, or the table again, in:\n%s", cmd.Name(), err, stdout)
+		}
+		for _, code := range own[cmd.Name()] {
+			if !strings.Contains(stdout, code) {
+				t.Errorf("%s does not say %q", cmd.Name(), code)
+			}
 		}
 	}
+}
+
+// Commands are listed by what they are for.
+func TestCommandsAreInGroups(t *testing.T) {
+	stdout, _, err := command("", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range rootCommand().Commands() {
+		if cmd.GroupID == "" && cmd.Name() != "version" {
+			t.Errorf("%s is in no group", cmd.Name())
+		}
+	}
+	look, plan, operate := strings.Index(stdout, "Look at a cluster:"), strings.Index(stdout, "Plan:"), strings.Index(stdout, "Operate:")
+	if look < 0 || plan < look || operate < plan {
+		t.Errorf("no groups in:\n%s", stdout)
+	}
+}
+
+func TestVersionFlag(t *testing.T) {
+	flag, _, err1 := command("", "--version")
+	printed, _, err2 := command("", "version")
+	if err1 != nil || err2 != nil || flag != printed || !strings.HasPrefix(flag, "dovetail dev (commit unknown") {
+		t.Errorf("--version prints %q (%v), version prints %q (%v)", flag, err1, printed, err2)
+	}
+}
+
+func TestPageHasTheExitCodes(t *testing.T) {
 	document, err := os.ReadFile("../../docs/cli.md")
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func instanceTypesCommand() *cobra.Command {
 		Short:   "Show the instance types that a node class or node pool can launch, and why not the others",
 		Long: `Lists instance types as the controller uses them for an EC2NodeClass or a NodePool: the capacity of a node of the
 type, what is allocatable to pods, the zones that offer it, and its price. For a type that is not available, it
-shows why.
+shows why. Exit code 3 means that the list is empty.
 
 Prices, zones and types are those that ship with the program, or those of a catalog file. Only the controller knows what
 changes by the minute, such as insufficient capacity in EC2 and free slots of capacity reservations: see its metric

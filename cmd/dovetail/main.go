@@ -102,32 +102,30 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetFlagErrorFunc(misused)
-	root.AddCommand(
-		controllerCommand(),
-		planCommand(),
-		assessCommand(),
-		instanceTypesCommand(),
-		doctorCommand(),
-		migrateCommand(),
-		explainCommand(),
-		snapshotCommand(),
-		topCommand(),
-		consoleCommand(),
-		mcpCommand(),
-		adoptCommand(),
-		iamPolicyCommand(),
-		recordingCommand(),
-		shadowCommand(),
-		replayCommand(),
-		versionCommand(),
-	)
+	root.Version = version
+	root.SetVersionTemplate(versionLine())
+	addGroup(root, "look", "Look at a cluster:",
+		explainCommand(), assessCommand(), topCommand(), consoleCommand(), doctorCommand(), recordingCommand(), mcpCommand())
+	addGroup(root, "plan", "Plan:", planCommand(), instanceTypesCommand(), snapshotCommand(), replayCommand())
+	addGroup(root, "operate", "Operate:",
+		controllerCommand(), migrateCommand(), shadowCommand(), adoptCommand(), iamPolicyCommand())
+	root.AddCommand(versionCommand())
 	for _, cmd := range root.Commands() {
-		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + exitCodes
+		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".")
 		checkArgs(cmd)
 		interruptible(cmd)
 		intoOutputFile(cmd)
 	}
 	return root
+}
+
+// addGroup adds commands that the help of root lists together.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+	root.AddCommand(commands...)
 }
 
 // pluginCommand states what users of the kubectl plugin type: kubectl runs the program kubectl-dovetail for it.

@@ -9,6 +9,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// versionLine is the version for people.
+func versionLine() string {
+	return fmt.Sprintf("dovetail %s (commit %s, %s %s/%s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func versionCommand() *cobra.Command {
 	var output choice
 	cmd := &cobra.Command{
@@ -28,8 +33,7 @@ func versionCommand() *cobra.Command {
 			case "yaml":
 				return asYAML(printed)(cmd.OutOrStdout())
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "dovetail %s (commit %s, %s %s/%s)\n",
-				version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
 			return err
 		},
 	}

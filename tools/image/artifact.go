@@ -18,10 +18,11 @@ const (
 	emptyConfigType types.MediaType = "application/vnd.oci.empty.v1+json"
 )
 
-// artifact is an OCI artifact manifest of one file that has the image as its subject. Registries list it among the image's referrers.
+// artifact is an OCI manifest of one file that is not a file system: a chart, or an SBOM, which has an image as its subject. Registries
+// list the latter among the image's referrers.
 type artifact struct {
-	manifest []byte
-	content  v1.Layer
+	config, manifest []byte
+	content          v1.Layer
 }
 
 // attach makes the artifact of an image's SBOM.
@@ -50,7 +51,7 @@ func (p part) attach(at time.Time) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return partial.CompressedToImage(artifact{manifest, content})
+	return partial.CompressedToImage(artifact{emptyConfig, manifest, content})
 }
 
 // sbomName is the name of the SBOM's file.
@@ -62,7 +63,7 @@ func (p part) sbomName() string {
 var emptyConfig = []byte("{}")
 
 // RawConfigFile implements partial.CompressedImageCore.
-func (artifact) RawConfigFile() ([]byte, error) { return emptyConfig, nil }
+func (a artifact) RawConfigFile() ([]byte, error) { return a.config, nil }
 
 // MediaType implements partial.CompressedImageCore.
 func (artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }

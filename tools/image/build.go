@@ -4,15 +4,12 @@ import (
 	"archive/tar"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -61,7 +58,7 @@ func (r release) build(ctx context.Context, o options) (v1.Hash, error) {
 	}
 	var parts []part
 	for _, platform := range o.platforms {
-		t := target{r, platform}
+		t := target{r, product, platform}
 		binary := filepath.Join(temp, filepath.Base(platform))
 		if err := t.compile(ctx, binary); err != nil {
 			return v1.Hash{}, err
@@ -88,16 +85,10 @@ func (t target) pack(ctx context.Context, root, goroot, binary string) (part, er
 	if err != nil {
 		return part{}, err
 	}
-	sum := sha256.Sum256(program)
-	v := inventory{target: t, digest: hex.EncodeToString(sum[:])}
-	if v.modules, err = t.components(ctx, binary); err != nil {
+	v := inventory{target: t, kind: imageOf, digest: digestOf(program)}
+	if v.modules, err = t.linked(ctx, binary, goroot); err != nil {
 		return part{}, err
 	}
-	library, err := goComponent(goroot, runtime.Version())
-	if err != nil {
-		return part{}, err
-	}
-	v.modules = append(v.modules, library)
 	roots, err := certificatesComponent(ctx, root)
 	if err != nil {
 		return part{}, err

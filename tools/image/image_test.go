@@ -122,7 +122,14 @@ func TestImageIsCompiledWithTheFlagsOfMake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"FLAGS := " + strings.Join(flags, " ") + "\n", "export GOFLAGS := ", "export CGO_ENABLED := 0\n"} {
+	var quoted []string
+	for _, flag := range flags {
+		if strings.Contains(flag, " ") {
+			flag = "'" + flag + "'"
+		}
+		quoted = append(quoted, flag)
+	}
+	for _, want := range []string{"FLAGS := " + strings.Join(quoted, " ") + "\n", "export GOFLAGS := ", "export CGO_ENABLED := 0\n"} {
 		if !strings.Contains(string(text), "\n"+want) {
 			t.Errorf("Makefile has no line %q", want)
 		}

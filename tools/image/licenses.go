@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -114,7 +116,7 @@ func (c *component) read(root string, dirs []string) error {
 	}
 	for id := range ids {
 		if !allowed[id] {
-			return fmt.Errorf("module %s has license %s: decide whether the image may contain it, and extend the list", c.name, id)
+			return fmt.Errorf("module %s has license %s: decide whether a release may contain it, and extend the list", c.name, id)
 		}
 	}
 	c.license = allOf(slices.Collect(maps.Keys(ids)))
@@ -133,10 +135,10 @@ type modulePackages struct {
 	dirs []string
 }
 
-// packages are the modules of the product's packages for a platform, by path.
+// packages are the modules of the program's packages for a platform, by path.
 func (t target) packages(ctx context.Context) (map[string]modulePackages, error) {
 	const format = "{{with .Module}}{{.Path}}\t{{.Dir}}\t{{$.Dir}}{{end}}"
-	list, err := output(ctx, t.source, t.environ(), "go", "list", "-deps", "-f", format, product)
+	list, err := output(ctx, t.source, t.environ(), "go", "list", "-deps", "-f", format, t.program.source)
 	if err != nil {
 		return nil, fmt.Errorf("list the packages of the binary: %w", err)
 	}
@@ -153,8 +155,8 @@ func (t target) packages(ctx context.Context) (map[string]modulePackages, error)
 	return out, nil
 }
 
-// components are the product and all modules of its binary, with their licenses. The first is the product.
-func (t target) components(ctx context.Context, binary string) ([]component, error) {
+// linked are the program, all modules of its binary and the standard library, with their licenses. The first is the program.
+func (t target) linked(ctx context.Context, binary, goroot string) ([]component, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return nil, err
@@ -163,24 +165,52 @@ func (t target) components(ctx context.Context, binary string) ([]component, err
 	if err != nil {
 		return nil, err
 	}
-	main := component{name: info.Main.Path, version: t.version, location: "git+" + sourceURL + "@" + t.revision}
-	out := []component{main}
+	out := []component{t.own(info.Main.Path)}
 	for _, dep := range info.Deps {
-		if dep.Replace != nil {
-			return nil, fmt.Errorf("module %s is replaced: an image is built from published modules", dep.Path)
+		c, err := t.dependency(dep)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, component{name: dep.Path, version: dep.Version, sum: dep.Sum})
+		out = append(out, c)
 	}
 	for i := range out {
 		m, ok := packages[out[i].name]
 		if !ok {
 			return nil, fmt.Errorf("module %s is in the binary, but go list has no package of it", out[i].name)
 		}
+		if strings.HasPrefix(out[i].name, ownModule) {
+			m.root = t.source // all modules of the repository have its license
+		}
 		if err := out[i].read(m.root, m.dirs); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	library, err := goComponent(goroot, runtime.Version())
+	return append(out, library), err
+}
+
+// own is a module of this repository.
+func (t target) own(path string) component {
+	return component{name: path, version: t.version, location: "git+" + sourceURL + "@" + t.revision}
+}
+
+// ownModule is the path of the module of the product. Those of the repository's other modules begin with it.
+const ownModule = "github.com/dovetail-k8s/dovetail"
+
+// dependency is a module that is linked. One that is replaced by anything but another version of itself is an error: a release is built
+// from published modules.
+func (t target) dependency(dep *debug.Module) (component, error) {
+	if dep.Path == ownModule {
+		return t.own(dep.Path), nil
+	}
+	from := dep
+	if dep.Replace != nil {
+		from = dep.Replace
+	}
+	if from.Path != dep.Path {
+		return component{}, fmt.Errorf("module %s is replaced by %s: a release is built from published modules", dep.Path, from.Path)
+	}
+	return component{name: dep.Path, version: from.Version, sum: from.Sum}, nil
 }
 
 // goComponent is the standard library.

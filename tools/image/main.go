@@ -1,5 +1,5 @@
-// Command image builds what a release of Dovetail consists of: the container image for several platforms, with an SBOM for each, and the
-// kubectl plugin. It needs no container runtime. The same commit gives the same files, byte for byte, on every host.
+// Command image builds what a release of Dovetail consists of: the container image for several platforms, archives of the programs, the
+// charts, an SBOM for each program, and what they are installed from. It needs no container runtime and no network. The same commit gives the same files, byte for byte, on every host.
 package main
 
 import (
@@ -18,7 +18,8 @@ const usage = `Usage:
   image build [flags]             build the image as an OCI layout and an archive, and print its digest
   image verify [flags]            build it again from a copy of the sources with an empty cache, and compare digests
   image extract [flags] FILE      write the binary of this host's platform from the archive to FILE
-  image plugin [flags]            build the archives of the kubectl plugin, their checksums and the manifest for krew
+  image charts [flags]            pack the Helm charts
+  image release [flags]           build all files of a release: archives of the programs, image, charts, SBOMs, checksums, installers
   image push [flags] REFERENCE... push the layout and its SBOMs to a registry, with the credentials of docker login
 `
 
@@ -42,8 +43,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	var o options
 	directory, defaults := "../../bin/image", imagePlatforms
-	if args[0] == "plugin" {
-		directory, defaults = "../../bin/plugin", pluginPlatforms
+	switch args[0] {
+	case "charts":
+		directory = "../../bin/charts"
+	case "release":
+		directory, defaults = "../../bin/release", product.platforms
 	}
 	flags := flag.NewFlagSet("image "+args[0], flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", "../..", "root of the repository")
@@ -58,8 +62,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return build(ctx, o, out)
 	case "verify":
 		return verify(ctx, o, out)
-	case "plugin":
-		return plugin(ctx, o, out)
+	case "charts":
+		return packCharts(ctx, o, out)
+	case "release":
+		return buildRelease(ctx, o, out)
 	case "extract":
 		if flags.NArg() != 1 {
 			return errors.New("extract takes the name of one file")

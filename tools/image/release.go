@@ -27,7 +27,7 @@ type release struct {
 	version  string    // as git describes the commit; with the suffix -dirty if files differ from it
 	revision string    // the commit
 	created  time.Time // when it was committed, or SOURCE_DATE_EPOCH
-	source   string    // directory of the sources
+	source   string    // directory of the sources, as an absolute path
 }
 
 // abbreviation is how many digits of a commit the version has. By default it depends on how many objects a clone has.
@@ -47,11 +47,15 @@ func readRelease(ctx context.Context, root string) (release, error) {
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		committed = epoch
 	}
+	source, err := filepath.Abs(root)
+	if err != nil {
+		return release{}, err
+	}
 	seconds, err := strconv.ParseInt(committed, 10, 64)
 	if err != nil {
 		return release{}, fmt.Errorf("SOURCE_DATE_EPOCH: %q is not a number of seconds", committed)
 	}
-	return release{version: version, revision: revision, created: time.Unix(seconds, 0).UTC(), source: root}, nil
+	return release{version: version, revision: revision, created: time.Unix(seconds, 0).UTC(), source: source}, nil
 }
 
 // tag is the version as charts and registries write it.
@@ -78,28 +82,32 @@ func checkToolchain(root string) error {
 	return nil
 }
 
-// target compiles for one platform.
+// target compiles a program for one platform.
 type target struct {
 	release
+	program  program
 	platform string // such as linux/amd64
 }
 
 // environ fixes all that the compiler's result depends on, besides its version.
 func (t target) environ() []string {
 	system, arch, _ := strings.Cut(t.platform, "/")
+	workspace := "off"
+	if t.program.workspace {
+		workspace = filepath.Join(t.source, "go.work")
+	}
 	return append(os.Environ(),
-		"GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off",
+		"GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK="+workspace,
 		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off",
 	)
 }
 
-// product is the package that the image runs.
-const product = "./cmd/dovetail"
-
 // flags are those that each package is compiled with. The Makefile has the same, so that it compiles nothing twice. The
 // tag leaves out the debugging pages of gRPC: their templates call methods by name, for which the linker would keep every
 // method of the AWS SDK (122 MB instead of 87 MB).
-var flags = []string{"-trimpath", "-tags=grpcnotrace", "-gcflags=all=-dwarf=false"}
+var flags = []string{
+	"-trimpath", "-tags=grpcnotrace", "-gcflags=all=-dwarf=false", "-gcflags=github.com/aws/aws-sdk-go-v2/service/...=-dwarf=false -l",
+}
 
 // compile writes the binary into a file. It has neither paths nor times of this host. It has no symbol table, which only a
 // debugger needs: the stack of a panic is complete without it.
@@ -110,9 +118,9 @@ func (t target) compile(ctx context.Context, to string) error {
 		return err
 	}
 	args := append([]string{"build", "-buildvcs=false", "-ldflags", linked, "-o", to}, flags...)
-	_, err = output(ctx, t.source, t.environ(), "go", append(args, product)...)
+	_, err = output(ctx, t.source, t.environ(), "go", append(args, t.program.source)...)
 	if err != nil {
-		return fmt.Errorf("compile for %s: %w", t.platform, err)
+		return fmt.Errorf("compile %s for %s: %w", t.program.name, t.platform, err)
 	}
 	return nil
 }

@@ -16,11 +16,21 @@ import (
 // noAssertion is SPDX's word for what nobody has looked at.
 const noAssertion = "NOASSERTION"
 
-const rootID common.ElementID = "Package-image"
+// kind is what an SBOM is about.
+type kind struct {
+	id               common.ElementID
+	purpose, summary string
+}
+
+var (
+	imageOf   = kind{"Package-image", "CONTAINER", "Container image for "}
+	archiveOf = kind{"Package-archive", "ARCHIVE", "Archive for "}
+)
 
 // inventory is what an SBOM lists.
 type inventory struct {
 	target
+	kind   kind
 	digest string // of the binary: SHA-256 in hex
 	// modules are the product, which comes first, and the modules that are linked into its binary; data is the rest of the image.
 	modules, data []component
@@ -37,7 +47,7 @@ func (v inventory) license() string {
 
 // sbom is the bill of materials as SPDX 2.3 in JSON.
 func (v inventory) sbom() ([]byte, error) {
-	name := "dovetail-" + v.tag() + "-" + strings.ReplaceAll(v.platform, "/", "-")
+	name := v.program.name + "-" + v.tag() + "-" + strings.ReplaceAll(v.platform, "/", "-")
 	doc := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
 		DocumentNamespace: sourceURL + "/spdx/" + name + "-" + v.digest,
@@ -50,16 +60,16 @@ func (v inventory) sbom() ([]byte, error) {
 		}},
 	}
 	doc.Packages = []*spdx.Package{{
-		PackageName: "dovetail", PackageSPDXIdentifier: rootID, PackageVersion: v.tag(), PackageDownloadLocation: noAssertion,
+		PackageName: v.program.name, PackageSPDXIdentifier: v.kind.id, PackageVersion: v.tag(), PackageDownloadLocation: noAssertion,
 		PackageLicenseConcluded: noAssertion, PackageLicenseDeclared: v.license(), PackageCopyrightText: noAssertion,
-		PackageSummary: "Container image for " + v.platform, PrimaryPackagePurpose: "CONTAINER",
+		PackageSummary: v.kind.summary + v.platform, PrimaryPackagePurpose: v.kind.purpose,
 	}}
 	relate := func(from common.ElementID, kind string, to common.ElementID) {
 		doc.Relationships = append(doc.Relationships, &spdx.Relationship{
 			RefA: common.MakeDocElementID("", string(from)), RefB: common.MakeDocElementID("", string(to)), Relationship: kind,
 		})
 	}
-	relate("DOCUMENT", common.TypeRelationshipDescribe, rootID)
+	relate("DOCUMENT", common.TypeRelationshipDescribe, v.kind.id)
 	for i, c := range v.modules {
 		p, err := c.spdx()
 		if err != nil {
@@ -69,7 +79,7 @@ func (v inventory) sbom() ([]byte, error) {
 		if i == 0 {
 			p.PrimaryPackagePurpose = "APPLICATION"
 			p.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: v.digest}}
-			relate(rootID, common.TypeRelationshipContains, p.PackageSPDXIdentifier)
+			relate(v.kind.id, common.TypeRelationshipContains, p.PackageSPDXIdentifier)
 			continue
 		}
 		relate(doc.Packages[1].PackageSPDXIdentifier, common.TypeRelationshipDependsOn, p.PackageSPDXIdentifier)
@@ -80,7 +90,7 @@ func (v inventory) sbom() ([]byte, error) {
 			return nil, err
 		}
 		doc.Packages = append(doc.Packages, p)
-		relate(rootID, common.TypeRelationshipContains, p.PackageSPDXIdentifier)
+		relate(v.kind.id, common.TypeRelationshipContains, p.PackageSPDXIdentifier)
 	}
 	var out bytes.Buffer
 	err := spdxjson.Write(doc, &out, spdxjson.Indent(" "), spdxjson.EscapeHTML(false))

@@ -182,7 +182,8 @@ func TestInstallRefuses(t *testing.T) {
 		},
 		{
 			"the lab's archive is missing", linux, spoiled(func(f map[string][]byte) { delete(f, "dovetail-lab-linux-amd64.tar.gz") }),
-			"dovetail-lab-linux-amd64.tar.gz cannot be read", []string{"--lab"},
+			"dovetail-lab-linux-amd64.tar.gz cannot be read",
+			[]string{"--lab"},
 		},
 		{"no release", linux, filepath.Join(t.TempDir(), "missing"), "checksums.txt cannot be read", nil},
 		{"Windows", "MINGW64_NT-10.0 x86_64", directory(t, good), "dovetail-windows-amd64.tar.gz", nil},

@@ -62,4 +62,3 @@ func (r release) fill(pattern string, sums map[string]string) ([]byte, error) {
 	err = manifest.Execute(&out, tag)
 	return out.Bytes(), err
 }
-

@@ -39,6 +39,10 @@ func TestEveryCommandRefusesWrongArguments(t *testing.T) {
 		{"instance-types -o xml", "xml"},
 		{"plam", "did you mean plan?"},
 		{"--nonsense", "unknown flag: --nonsense"},
+		{"plan --regoin us-east-1", "unknown flag: --regoin, did you mean --region?"},
+		{"plan -x", "unknown shorthand flag: 'x' in -x"},
+		{"instance-types -l arhc=arm64", "arhc is not a label of instance types, did you mean arch?"},
+		{"instance-types -l famly=m5", "did you mean family?"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			stdout, _, err := command("", strings.Fields(tt.args)...)

@@ -243,6 +243,7 @@ func TestInstanceTypesRefuses(t *testing.T) {
 		{"a pool of nowhere", "", []string{"--nodepool", "general"}, 2, "need -f or --live"},
 		{"a cluster and files", "", []string{"--live", "-f", "-"}, 2, "--live and -f"},
 		{"a region and a catalog", "", []string{"--region", "us-east-1", "--catalog", "x.json"}, 2, "use only one of them"},
+		{"a misspelled region", "", []string{"--region", "us-esat-1"}, 1, `--region: there are no prices of region "us-esat-1", did you mean us-east-1?`},
 		{"an unknown region", "", []string{"--region", "mars-1"}, 1, `--region: there are no prices of region "mars-1"`},
 		{"an unknown pool", typesOfAPool, []string{"-f", "-", "--nodepool", "other"}, 1, `there is no NodePool "other", only general`},
 		{"several pools", two, []string{"-f", "-"}, 1, "choose one of first, general with --nodepool"},

@@ -13,6 +13,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
 // Set by the linker.
@@ -61,6 +64,25 @@ func (e usageError) Unwrap() error { return e.error }
 // misused makes a usage error.
 func misused(cmd *cobra.Command, err error) error { return usageError{cmd.CommandPath(), err} }
 
+// misusedFlag makes a usage error of what is wrong with a flag. For an unknown one it names the flag that was probably meant.
+func misusedFlag(cmd *cobra.Command, err error) error {
+	unknown := new(pflag.NotExistError)
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 3 {
+		return misused(cmd, err)
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	})
+	name := unknown.GetSpecifiedName()
+	if near := spelling.Nearest(name, known, max(2, len(name)/3)); near != "" {
+		err = fmt.Errorf("%w, did you mean --%s?", err, near)
+	}
+	return misused(cmd, err)
+}
+
 // checkArgs turns arguments that a command does not take into usage errors.
 func checkArgs(cmd *cobra.Command) {
 	accept := cmd.Args
@@ -101,7 +123,7 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 		},
 		SuggestionsMinimumDistance: 2,
 	}
-	root.SetFlagErrorFunc(misused)
+	root.SetFlagErrorFunc(misusedFlag)
 	root.Version = version
 	root.SetVersionTemplate(versionLine())
 	addGroup(root, "look", "Look at a cluster:",

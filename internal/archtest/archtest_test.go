@@ -50,7 +50,10 @@ var importRules = []layer{
 	{dir: "internal/engine/catalog/offline", theirs: []string{"-"}},
 
 	{dir: "internal/cloudprovider", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
-	{dir: "internal/aws", ours: []string{"api", "internal/cloudprovider", "internal/engine/requirement", "internal/engine/catalog"}},
+	{
+		dir:  "internal/aws",
+		ours: []string{"api", "internal/cloudprovider", "internal/engine/requirement", "internal/engine/catalog", "internal/spelling"},
+	},
 	{
 		dir:     "internal/aws/noderepair",
 		ours:    []string{"api", "internal/cloudprovider"},
@@ -123,7 +126,10 @@ var importRules = []layer{
 	// Pictures for the documentation. Tests draw them; nothing that ships imports it.
 	{dir: "internal/terminalpicture", theirs: []string{"github.com/charmbracelet/x/ansi"}},
 	// Lists of what can be launched.
-	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine", "internal/report"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	{
+		dir: "internal/instancetypelist", ours: []string{"api", "internal/engine", "internal/report", "internal/spelling"},
+		theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"},
+	},
 	// Checks evaluate what was read of cluster and cloud; the cloud adapter defines the causes of nodes that do not join.
 	{
 		dir:  "internal/doctor",

@@ -5,6 +5,7 @@ package instancetypelist
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
 // Query selects and sorts types. The zero Query lists all, by name.
@@ -207,6 +209,15 @@ var short = map[string]string{
 	"capacity-type": karpv1.LabelCapacityType, "type": corev1.LabelInstanceTypeStable,
 }
 
+// selectable are the labels of instance types, and the short names of those that have one.
+func selectable(known requirement.Labels) []string {
+	out := slices.Collect(maps.Keys(short))
+	for key := range known.Vocabulary.WellKnown {
+		out = append(out, key, strings.TrimPrefix(key, awsv1.Group+"/instance-"))
+	}
+	return out
+}
+
 // ParseLabels parses a selector in the syntax of kubectl's -l. A key without a domain is a label of instance types: cpu
 // is karpenter.k8s.aws/instance-cpu, arch is kubernetes.io/arch.
 func ParseLabels(text string, known requirement.Labels) (requirement.Set, error) {
@@ -224,6 +235,9 @@ func ParseLabels(text string, known requirement.Labels) (requirement.Set, error)
 			key = awsv1.Group + "/instance-" + key
 		}
 		if !known.Vocabulary.WellKnown[key] {
+			if near := spelling.Nearest(p.Key(), selectable(known), max(2, len(p.Key())/3)); near != "" {
+				return requirement.Set{}, fmt.Errorf("%s is not a label of instance types, did you mean %s?", p.Key(), near)
+			}
 			return requirement.Set{}, fmt.Errorf("%s is not a label of instance types", p.Key())
 		}
 		r, err := known.Parse(key, operators[p.Operator()], p.ValuesUnsorted()...)

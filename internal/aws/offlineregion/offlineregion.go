@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
 // Region resolves the types of a region for node classes. It is immutable and safe for concurrent use.
@@ -40,7 +41,10 @@ func New(data *offline.Catalog, settings instancetype.Settings) (*Region, error)
 	}
 	r := &Region{name: settings.Region, data: data, resolver: resolver}
 	if !slices.Contains(data.Regions(), r.name) {
-		return nil, fmt.Errorf("there are no prices of region %q, only of %s", r.name, strings.Join(offline.Regions(), ", "))
+		if near := spelling.Nearest(r.name, data.Regions(), 2); near != "" {
+			return nil, fmt.Errorf("there are no prices of region %q, did you mean %s?", r.name, near)
+		}
+		return nil, fmt.Errorf("there are no prices of region %q, only of %s", r.name, strings.Join(data.Regions(), ", "))
 	}
 	ids := map[string]bool{}
 	for _, t := range data.Types() {

@@ -138,11 +138,11 @@ hooks: ## Have git check the format, the rules of archtest and the words of page
 	git config core.hooksPath hack/hooks
 
 .PHONY: generate
-generate: ## Regenerate deepcopy functions, CRDs, the schema and README of the charts, and the reference pages
+generate: ## Regenerate deepcopy functions, CRDs, the schema and README of the charts, the schemas of output, and the reference pages
 	go generate ./api/...
 	cd tools/chart && GOWORK=off go generate .
 	cd tools/docs && GOWORK=off go generate .
-	UPDATE=1 go test ./cmd/dovetail -run TestMetricsPage
+	UPDATE=1 go test ./cmd/dovetail -run 'TestMetricsPage|TestSchemasAreFresh'
 
 .PHONY: catalog
 catalog: ## Regenerate the offline catalog of EC2 types and prices

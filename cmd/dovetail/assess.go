@@ -131,7 +131,7 @@ func (f *assessFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
 	for i := range results {
 		results[i].Server = f.kube.server(results[i].Context)
 	}
-	if err := printClusters(cmd.OutOrStdout(), f.output.value, results, clusters.Assess); err != nil {
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, "Assessment", results, clusters.Assess); err != nil {
 		return err
 	}
 	return incomplete(results)

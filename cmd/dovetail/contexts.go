@@ -132,11 +132,11 @@ func (k *kubeFlags) server(context string) string {
 // clustersAtOnce sets how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
 const clustersAtOnce = 4
 
-// printClusters writes what was found in several clusters, as a table or as JSON or YAML.
-func printClusters[R any](out io.Writer, format string, results []clusters.Result[R],
+// printClusters writes what was found in several clusters, documents of a kind, as a table or as JSON or YAML.
+func printClusters[R any](out io.Writer, format, kind string, results []clusters.Result[R],
 	table func(io.Writer, []clusters.Result[R]) error,
 ) error {
-	asJSON := func(w io.Writer) error { return clusters.JSON(w, results) }
+	asJSON := func(w io.Writer) error { return clusters.JSON(w, kind, results) }
 	switch format {
 	case "json":
 		return asJSON(out)

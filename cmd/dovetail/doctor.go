@@ -156,7 +156,7 @@ func (f *doctorFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
 		}
 		*r.Report = f.shown(*r.Report)
 	}
-	if err := printClusters(cmd.OutOrStdout(), f.output.value, results, clusters.Doctor); err != nil {
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, "Findings", results, clusters.Doctor); err != nil {
 		return err
 	}
 	return worst

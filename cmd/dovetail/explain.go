@@ -221,7 +221,8 @@ func (f *explainFlags) run(cmd *cobra.Command, e explainer, name string) error {
 
 // folded is a report that folds its lines.
 type folded struct {
-	of interface {
+	kind string
+	of   interface {
 		Text(w io.Writer, width int) error
 	}
 }
@@ -234,7 +235,7 @@ func (f folded) Wide(w io.Writer) error { return f.of.Text(w, 0) }
 
 // JSON prints what the text is made from.
 func (f folded) JSON(w io.Writer) error {
-	return report.JSON(w, f.of)
+	return report.JSON(w, f.kind, f.of)
 }
 
 // explainNode explains the Node of a name.
@@ -243,7 +244,7 @@ func explainNode(view *inspect.View, name string) (printer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return folded{r}, nil
+	return folded{"NodeExplanation", r}, nil
 }
 
 // explainNodeClaim explains the node of a NodeClaim.
@@ -252,7 +253,7 @@ func explainNodeClaim(view *inspect.View, name string) (printer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return folded{r}, nil
+	return folded{"NodeExplanation", r}, nil
 }
 
 // explainNodePool explains the NodePool of a name.
@@ -261,7 +262,7 @@ func explainNodePool(view *inspect.View, name string) (printer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return folded{r}, nil
+	return folded{"NodePoolExplanation", r}, nil
 }
 
 // explainPod explains the pod NAMESPACE/NAME.

@@ -146,7 +146,9 @@ type replayText struct {
 }
 
 // JSON prints all of it.
-func (t replayText) JSON(out io.Writer) error { return report.JSON(out, t.replayReport) }
+func (t replayText) JSON(out io.Writer) error {
+	return report.JSON(out, "ReplayReport", t.replayReport)
+}
 
 // Text prints a line per call, and what differs.
 func (t replayText) Text(out io.Writer) error {

@@ -76,7 +76,7 @@ func (f *shadowReportFlags) run(ctx context.Context, kube client.Reader, out io.
 		return err
 	}
 	if f.output.value == "json" {
-		return report.JSON(out, found)
+		return report.JSON(out, "ShadowReport", found)
 	}
 	return forTerminal(found.Text)(out)
 }

@@ -155,7 +155,7 @@ func (f *topFlags) printSeveral(cmd *cobra.Command, contexts []string) error {
 	if cmd.Context().Err() != nil {
 		return exitInterrupted
 	}
-	if err := printClusters(cmd.OutOrStdout(), f.output.value, results, clusters.Top); err != nil {
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, "Fleet", results, clusters.Top); err != nil {
 		return err
 	}
 	return incomplete(results)

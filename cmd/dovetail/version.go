@@ -1,17 +1,27 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // versionLine is the version for people.
 func versionLine() string {
 	return fmt.Sprintf("dovetail %s (commit %s, %s %s/%s)\n", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// versionReport is the version for programs.
+type versionReport struct {
+	Version   string `json:"version"`
+	Commit    string `json:"commit"`
+	GoVersion string `json:"goVersion"`
+	OS        string `json:"os"`
+	Arch      string `json:"arch"`
 }
 
 func versionCommand() *cobra.Command {
@@ -23,9 +33,7 @@ func versionCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			printed := func(w io.Writer) error {
-				return json.NewEncoder(w).Encode(map[string]string{
-					"version": version, "commit": commit, "goVersion": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-				})
+				return report.JSON(w, "Version", versionReport{version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
 			switch output.value {
 			case "json":

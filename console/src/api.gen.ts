@@ -299,7 +299,7 @@ export interface NodereportRemoval {
 }
 
 export interface NodereportReport {
-  kind: string;
+  objectKind: string;
   name: string;
   verdict: NodereportVerdict;
   node: string;
@@ -562,7 +562,7 @@ export interface RecorderDecision {
   id: string;
   pass: string;
   at: string;
-  kind: string;
+  type: string;
   nodePool?: string;
   what: string;
   why: string;

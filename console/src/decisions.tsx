@@ -54,7 +54,7 @@ export function DecisionsPage({ route }: { route: Route }) {
 
 // has reports whether a text in lower case is in what a row shows, or in the names of its nodes.
 const has = (d: RecorderDecision, text: string) =>
-  [d.id, d.kind, d.what, d.why, d.outcome, d.nodePool, ...list(d.removes).map((n) => n.name)].some((shown) => shown?.toLowerCase().includes(text));
+  [d.id, d.type, d.what, d.why, d.outcome, d.nodePool, ...list(d.removes).map((n) => n.name)].some((shown) => shown?.toLowerCase().includes(text));
 
 function List({ decisions: d, find }: { decisions: Decisions; find: string }) {
   const now = useNow(5000);
@@ -89,7 +89,7 @@ function DecisionLink({ decision: x, now }: { decision: RecorderDecision; now: n
   return (
     <a href={href(['decisions', x.id])}>
       <span class="faint">{clock(x.at, now)}</span>
-      <Glyph state={glyphs[x.kind] ?? 'planned'} />
+      <Glyph state={glyphs[x.type] ?? 'planned'} />
       <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}</span></span>
       <span class="dim">{x.outcome || 'not known yet'}</span>
       <span class={x.hourlySavings && x.hourlySavings > 0 ? 'num ok' : 'num'}>{x.hourlySavings ? `${change(-x.hourlySavings)}/h` : x.hourlyCost ? `${change(x.hourlyCost)}/h` : ''}</span>
@@ -140,7 +140,7 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
       <section class="verdict"><p><b>{sentence(d.why)}.</b></p></section>
       <section>
         <Facts items={[
-          ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.kind], ['NodePool', d.nodePool && <a href={href(['nodepools'], { pool: d.nodePool, t: d.at })}>{d.nodePool}</a>],
+          ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.type], ['NodePool', d.nodePool && <a href={href(['nodepools'], { pool: d.nodePool, t: d.at })}>{d.nodePool}</a>],
           ['Saving', d.hourlySavings ? `${dollars(d.hourlySavings)}/h` : ''], ['Cost', d.hourlyCost ? `${dollars(d.hourlyCost)}/h` : ''],
           ['Evictions', d.evictions], ['Outcome', d.outcome],
           ['Seen', d.inputs && `${plural(d.inputs.nodes, 'node')}, ${plural(d.inputs.pods, 'pod')}, ${d.inputs.pending} pending`],

@@ -127,7 +127,7 @@ function Report({ report: r, at }: { report: NodereportReport; at: string }) {
       {r.removal ? <Removal removal={r.removal} /> : <Pods report={r} />}
       <section>
         <h2 class="sub">In a terminal</h2>
-        <Code text={`dovetail explain ${r.kind === 'NodeClaim' ? 'nodeclaim' : 'node'} ${r.name}${recordingOption(at, about?.recorded ? about.cluster : '')}`} />
+        <Code text={`dovetail explain ${r.objectKind === 'NodeClaim' ? 'nodeclaim' : 'node'} ${r.name}${recordingOption(at, about?.recorded ? about.cluster : '')}`} />
         <p class="faint small">Prices: {r.prices}.</p>
       </section>
     </>

@@ -222,9 +222,9 @@ function Lanes({ from, to, at }: { from: number; to: number; at: number | null }
     for (const d of list(answer.data?.decisions)) {
       const bin = Math.floor(((Date.parse(d.at) - from) / (to - from)) * bins);
       if (bin < 0 || bin >= bins) continue;
-      const lane = out.get(d.kind) ?? new Map<number, number>();
+      const lane = out.get(d.type) ?? new Map<number, number>();
       lane.set(bin, (lane.get(bin) ?? 0) + 1);
-      out.set(d.kind, lane);
+      out.set(d.type, lane);
     }
     return [...out].sort(([a], [b]) => (a < b ? -1 : 1));
   }, [answer.data, from, to]);

@@ -16,7 +16,7 @@ const (
 
 // JSON writes the report for programs.
 func (r *Report) JSON(w io.Writer) error {
-	return report.JSON(w, r)
+	return report.JSON(w, "Assessment", r)
 }
 
 // Text writes the report for people, in 80 columns, with the first rows of long tables.

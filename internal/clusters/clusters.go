@@ -54,9 +54,12 @@ func Failed[R any](results []Result[R]) (n int) {
 	return n
 }
 
-// JSON writes the results for programs.
-func JSON[R any](w io.Writer, results []Result[R]) error {
-	return report.JSON(w, struct {
-		Clusters []Result[R] `json:"clusters"`
-	}{results})
+// List is the results for programs.
+type List[R any] struct {
+	Clusters []Result[R] `json:"clusters"`
+}
+
+// JSON writes the results for programs, as a list of documents of a kind.
+func JSON[R any](w io.Writer, kind string, results []Result[R]) error {
+	return report.JSON(w, kind+"List", List[R]{results})
 }

@@ -74,7 +74,7 @@ func indented(text string) string {
 
 // JSON writes the report for programs.
 func (r Report) JSON(w io.Writer) error {
-	return report.JSON(w, r)
+	return report.JSON(w, "Findings", r)
 }
 
 // Manifests writes the remedies that are manifests, as one YAML file to review and apply.

@@ -178,7 +178,8 @@ func (e *Entry) other() string {
 
 // The JSON of a report.
 type (
-	reportJSON struct {
+	// Document is a list for programs.
+	Document struct {
 		Region        string      `json:"region,omitempty"`
 		NodePool      string      `json:"nodePool,omitempty"`
 		NodeClass     string      `json:"nodeClass,omitempty"`
@@ -212,7 +213,7 @@ type (
 
 // JSON prints all data, for programs.
 func (r *Report) JSON(w io.Writer) error {
-	out := reportJSON{
+	out := Document{
 		Region:        r.Region,
 		NodePool:      r.NodePool,
 		NodeClass:     r.NodeClass,
@@ -247,5 +248,5 @@ func (r *Report) JSON(w io.Writer) error {
 		}
 		out.InstanceTypes[i] = t
 	}
-	return report.JSON(w, out)
+	return report.JSON(w, "InstanceTypeList", out)
 }

@@ -347,7 +347,7 @@ func (p *planner) handBack() []string {
 }
 
 // JSON writes the plan for programs.
-func (p *Plan) JSON(w io.Writer) error { return report.JSON(w, p) }
+func (p *Plan) JSON(w io.Writer) error { return report.JSON(w, "MigrationPlan", p) }
 
 // ValuesFile writes the values of the chart as YAML, with what they do not contain as comments.
 func (p *Plan) ValuesFile(w io.Writer) error {

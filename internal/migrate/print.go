@@ -42,7 +42,7 @@ func shortened(text string) string {
 }
 
 // JSON writes the report for programs.
-func (r Report) JSON(w io.Writer) error { return report.JSON(w, r) }
+func (r Report) JSON(w io.Writer) error { return report.JSON(w, "MigrationCheck", r) }
 
 // oneLine is text of an object as a part of one line: neither a comment nor a step can end in it, and begin a line of its own.
 func oneLine(text string) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Report is a plan, with the effort to make it.
@@ -86,7 +87,7 @@ type jsonReason struct {
 // JSON prints the report for programs, piece by piece: the JSON of a large plan would take more memory than the plan.
 func (r *Report) JSON(w io.Writer) error {
 	p := &jsonWriter{w: bufio.NewWriterSize(w, 1<<16)}
-	p.list("{", "claims", len(r.Plan.Launches), func(i int) { p.claim(&r.Plan.Launches[i]) })
+	p.list("{\n  "+report.Header("Plan")+",", "claims", len(r.Plan.Launches), func(i int) { p.claim(&r.Plan.Launches[i]) })
 	p.list(",", "existing", len(r.Plan.Placements), func(i int) { p.existing(&r.Plan.Placements[i]) })
 	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) {
 		p.value(itemIndent, newUnschedulable(&r.Plan.Rejected[i]))

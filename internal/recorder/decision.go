@@ -12,8 +12,8 @@ type Decision struct {
 	// Pass is the pass that decided it.
 	Pass string    `json:"pass"`
 	At   time.Time `json:"at"`
-	// Kind is launch, or the reason of a disruption in lower case.
-	Kind     string `json:"kind"`
+	// Kind is launch, or the reason of a disruption in lower case. In JSON, kind is that of the document.
+	Kind     string `json:"type"`
 	NodePool string `json:"nodePool,omitempty"`
 	// What was decided, and Why, in a line each.
 	What string `json:"what"`

@@ -70,7 +70,7 @@ func NewReport(o Observed, forecast *Forecast) *Report {
 
 // JSON prints the report for programs.
 func (r *Report) JSON(w io.Writer) error {
-	return report.JSON(w, r)
+	return report.JSON(w, "Fleet", r)
 }
 
 // textWidth is wider than any row: scripts and files need whole names, and the longest column is the last.

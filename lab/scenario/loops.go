@@ -53,7 +53,7 @@ const (
 	// again, the first may be about to be bound.
 	equalsAfter = 15 * time.Second
 	// refusedAfter is how long a pod must have waited beside its initialized node for the node to have refused it: kube-scheduler may be
-	// late. A node whose pods were deleted while it booted refused none.
+	// late. If its pods were deleted while it booted, the node refused none.
 	refusedAfter = 5 * time.Second
 )
 

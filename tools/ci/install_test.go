@@ -58,7 +58,7 @@ func directory(t *testing.T, files map[string][]byte) string {
 	return dir
 }
 
-// install runs the script as a person does. PATH has the programs of tools alone, with a uname that prints system and machine.
+// install runs the script as a person does. PATH has the programs of tools alone, with a uname that prints system and processor.
 func install(t *testing.T, uname string, tools []string, env []string, args ...string) (string, error) {
 	t.Helper()
 	bin := t.TempDir()
@@ -125,7 +125,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// Without an argument the latest release goes where the person may write; each system and machine gets its own archive.
+// Without an argument the latest release goes where the person may write; each system and processor gets its own archive.
 func TestInstallChooses(t *testing.T) {
 	const releases = "https://github.com/dovetail-k8s/dovetail/releases"
 	for _, tt := range []struct {

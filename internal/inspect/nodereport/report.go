@@ -36,7 +36,7 @@ const (
 // Report explains a node. Prices are in $/h.
 type Report struct {
 	// Kind is Node or NodeClaim, whichever was requested.
-	Kind    string  `json:"kind"`
+	Kind    string  `json:"objectKind"`
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
 

@@ -11,7 +11,7 @@ import (
 
 // JSON prints the report for programs.
 func (r *Report) JSON(w io.Writer) error {
-	return report.JSON(w, r)
+	return report.JSON(w, "PodExplanation", r)
 }
 
 // Text prints the report for people, in lines of at most 80 columns.

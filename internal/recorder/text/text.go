@@ -38,7 +38,7 @@ func LeftOut(frames int) string {
 // JSON prints the decisions without alternatives and prices, which recording show has.
 func (l List) JSON(out io.Writer) error {
 	l.Decisions = append([]recorder.Decision{}, l.Decisions...)
-	return report.JSON(out, l)
+	return report.JSON(out, "DecisionList", l)
 }
 
 // Text prints a line per decision.
@@ -89,7 +89,7 @@ const shownAlternatives, shownPrices = 8, 4
 type Page struct{ *recorder.Decision }
 
 // JSON prints all of it.
-func (p Page) JSON(out io.Writer) error { return report.JSON(out, p.Decision) }
+func (p Page) JSON(out io.Writer) error { return report.JSON(out, "Decision", p.Decision) }
 
 // Text prints what fits a screen: of a decision that has finished, no step states what it waited for.
 func (p Page) Text(out io.Writer) error {

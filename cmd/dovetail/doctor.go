@@ -185,8 +185,9 @@ func (f *doctorFlags) shown(report doctor.Report) doctor.Report {
 func (f *doctorFlags) print(report doctor.Report, out, notes io.Writer) error {
 	exit := f.exit(report)
 	report = f.shown(report)
+	table := forTerminal(func(w io.Writer) error { return report.Table(w, columnsOf(out)) })
 	printed := map[string]func(io.Writer) error{
-		"": forTerminal(report.Table), "table": forTerminal(report.Table), "wide": forTerminal(report.WideTable),
+		"": table, "table": table, "wide": forTerminal(report.WideTable),
 		"json": report.JSON, "yaml": asYAML(report.JSON),
 	}[f.output.value]
 	if f.manifests {

@@ -95,13 +95,13 @@ Exit code 1 also means that there is an obstacle, 3 that something was not check
 			if err != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "error: nothing was checked:", err)
 				if f.output.value != "table" && f.output.value != "" { // a program reads it
-					err = writeAs(cmd.OutOrStdout(), f.output.value, migrate.Unreadable(err))
+					err = writeAs(cmd.OutOrStdout(), f.output.value, fitted{migrate.Unreadable(err), 0})
 					return cmp.Or(err, error(exitIncomplete))
 				}
 				return exitIncomplete
 			}
 			report := migrate.Run(facts)
-			if err := writeAs(cmd.OutOrStdout(), f.output.value, report); err != nil {
+			if err := writeAs(cmd.OutOrStdout(), f.output.value, fitted{report, columnsOf(cmd.OutOrStdout())}); err != nil {
 				return err
 			}
 			switch {

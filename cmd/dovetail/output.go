@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	sigsyaml "sigs.k8s.io/yaml"
 )
@@ -117,6 +118,35 @@ func forTerminal(print func(io.Writer) error) func(io.Writer) error {
 		return err
 	}
 }
+
+// columnsOf is how many columns the terminal has that is written to; 0 if it is none. A very narrow one counts as wider: words do not fold.
+func columnsOf(out io.Writer) int {
+	const narrowest = 40
+	file, isFile := out.(*os.File)
+	if !isFile || !term.IsTerminal(file.Fd()) {
+		return 0
+	}
+	width, _, err := term.GetSize(file.Fd())
+	if err != nil {
+		return 0
+	}
+	return max(width, narrowest)
+}
+
+// fitted is a report whose lines fit a terminal.
+type fitted struct {
+	printedTo
+	width int
+}
+
+// printedTo is a report with lines of any width, or of a given one.
+type printedTo interface {
+	Text(w io.Writer, width int) error
+	JSON(w io.Writer) error
+}
+
+// Text prints it for the terminal.
+func (f fitted) Text(w io.Writer) error { return f.printedTo.Text(w, f.width) }
 
 // visibleLine is text without what could control a terminal or begin a line.
 func visibleLine(text string) string {

@@ -197,7 +197,7 @@ func (f *topFlags) print(cmd *cobra.Command, observed top.Observed, forecast *to
 	if f.output.value == "json" {
 		return report.JSON(cmd.OutOrStdout())
 	}
-	return report.Text(cmd.OutOrStdout())
+	return report.Text(cmd.OutOrStdout(), columnsOf(cmd.OutOrStdout()))
 }
 
 // show runs the screen. Libraries must not write their log lines onto it.

@@ -407,8 +407,31 @@ func TestNearestSpelling(t *testing.T) {
 	f := healthy()
 	breaks["pools-unknown-value"].change(f)
 	var out bytes.Buffer
-	if err := Run(f).Table(&out); err != nil || !strings.Contains(out.String(), "m5.larg (did you mean m5.large?)") {
+	if err := Run(f).Table(&out, 0); err != nil || !strings.Contains(out.String(), "m5.larg (did you mean m5.large?)") {
 		t.Errorf("%v in:\n%s", err, out.String())
+	}
+}
+
+// In a terminal, prose is folded, and a remedy can be copied: none of its lines is broken.
+func TestTableFitsTheTerminal(t *testing.T) {
+	prose := strings.Repeat("the pool cannot launch a node. ", 8)
+	command := "kubectl patch nodepool general --type merge -p '" + strings.Repeat("x", 120) + "'"
+	r := Report{Checks: 1, Findings: []Finding{{
+		Severity: Warning, Check: "pools-unknown-value", Object: "NodePool general", Seen: prose + "\n" + prose, Why: prose, Remedy: command,
+	}}, NotChecked: []NotChecked{{Check: "a", Cause: prose}}}
+	for width, lines := range map[int]int{0: 8, 80: 20, 120: 16} {
+		var out bytes.Buffer
+		if err := r.Table(&out, width); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := len(strings.TrimRight(line, "\n")); width > 0 && n > width && !strings.Contains(line, command) {
+				t.Errorf("%d columns: %d in %s", width, n, line)
+			}
+		}
+		if n := strings.Count(out.String(), "\n"); n != lines || !strings.Contains(out.String(), "         do:   "+command+"\n") {
+			t.Errorf("%d columns: %d lines, want %d:\n%s", width, n, lines, out.String())
+		}
 	}
 }
 

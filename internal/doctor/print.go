@@ -9,24 +9,34 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Table writes the report for people: what is wrong, its consequence, what to do.
-func (r Report) Table(w io.Writer) error {
-	var b strings.Builder
+// Table writes the report for people: what is wrong, its consequence, what to do. Lines have at most width columns, or any number if it is 0;
+// those of a remedy are never folded, since people copy them.
+func (r Report) Table(w io.Writer, width int) error {
+	p := report.Page{Width: width}
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%-7s  %s  %s\n", strings.ToUpper(string(f.Severity)), f.Check, f.Object)
-		fmt.Fprintf(&b, "         seen: %s\n", indented(f.Seen))
-		fmt.Fprintf(&b, "         why:  %s\n", indented(f.Why))
+		p.Labeled(fmt.Sprintf("%-7s  %s  ", strings.ToUpper(string(f.Severity)), f.Check), "         ", f.Object)
+		told(&p, "         seen: ", f.Seen)
+		told(&p, "         why:  ", f.Why)
 		if f.Remedy != "" {
-			fmt.Fprintf(&b, "         do:   %s\n", indented(f.Remedy))
+			p.Printf("         do:   %s\n", indented(f.Remedy))
 		}
-		b.WriteByte('\n')
+		p.Blank()
 	}
 	for _, line := range r.Unchecked() {
-		b.WriteString(line + "\n")
+		p.Line("%s", line)
 	}
-	fmt.Fprintf(&b, "%d checks made, %s, %d not checked\n", r.Checks, report.Plural(len(r.Findings), "finding"), len(r.NotChecked))
-	_, err := io.WriteString(w, b.String())
+	p.Line("%d checks made, %s, %d not checked", r.Checks, report.Plural(len(r.Findings), "finding"), len(r.NotChecked))
+	_, err := p.WriteTo(w)
 	return err
+}
+
+// told adds prose behind a label. Its line breaks stay.
+func told(p *report.Page, label, text string) {
+	rest := strings.Repeat(" ", len(label))
+	for line := range strings.Lines(text) {
+		p.Labeled(label, rest, line)
+		label = rest
+	}
 }
 
 // Unchecked returns the lines about checks that could not run: one for each cause.

@@ -24,7 +24,7 @@ import (
 func text(t *testing.T, r Report) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := r.Text(&out); err != nil {
+	if err := r.Text(&out, 0); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

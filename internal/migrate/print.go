@@ -10,9 +10,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Text writes a line for each result, and one with the counts.
-func (r Report) Text(w io.Writer) error {
-	var b strings.Builder
+// Text writes a line for each result, and one with the counts. With a width, lines of more columns are folded.
+func (r Report) Text(w io.Writer, width int) error {
+	p := report.Page{Width: width}
+	const indent = "             "
 	for _, result := range r.Results {
 		line := strings.TrimSpace(result.Object + " " + result.Field)
 		if line != "" {
@@ -22,11 +23,10 @@ func (r Report) Text(w io.Writer) error {
 		if result.Remedy != "" {
 			line += "; do: " + result.Remedy
 		}
-		fmt.Fprintf(&b, "%-11s  %-17s  %s\n", result.Status, result.Check, strings.Join(strings.Fields(line), " "))
+		p.Labeled(fmt.Sprintf("%-11s  %-17s  ", result.Status, result.Check), indent, line)
 	}
-	fmt.Fprintf(&b, "%s, %s, %d not checked\n", report.Plural(r.Count(Obstacle), "obstacle"),
-		report.Plural(r.Count(Warning), "warning"), r.Count(NotChecked))
-	_, err := io.WriteString(w, b.String())
+	p.Line("%s, %s, %d not checked", report.Plural(r.Count(Obstacle), "obstacle"), report.Plural(r.Count(Warning), "warning"), r.Count(NotChecked))
+	_, err := p.WriteTo(w)
 	return err
 }
 

@@ -128,7 +128,7 @@ func TestHostileText(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := NewReport(Observed{Fleet: Observe(o), Link: link}, nil).Text(&text); err != nil {
+	if err := NewReport(Observed{Fleet: Observe(o), Link: link}, nil).Text(&text, 0); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(text.String(), "\x1b\x07\r\u202e") {
@@ -233,7 +233,7 @@ func TestReportHasNoNullLists(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := NewReport(sampleObserved(), sampleForecast()).Text(&text); err != nil {
+	if err := NewReport(sampleObserved(), sampleForecast()).Text(&text, 0); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "once.txt", text.String())

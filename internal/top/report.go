@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"time"
@@ -76,9 +77,9 @@ func (r *Report) JSON(w io.Writer) error {
 // textWidth is wider than any row: scripts and files need whole names, and the longest column is the last.
 const textWidth = 1 << 16
 
-// Text prints the report for people, without styles.
-func (r *Report) Text(w io.Writer) error {
-	out := &printer{w: w}
+// Text prints the report for people, without styles. Tables have at most width columns, or as many as they need if it is 0.
+func (r *Report) Text(w io.Writer, width int) error {
+	out := &printer{w: w, width: cmp.Or(width, textWidth)}
 	out.printf("%s, %s, %d pending\n", report.Plural(len(r.Nodes), "node"), report.Plural(r.Pods, "pod"), len(r.Pending))
 	out.printf("cpu %s of %s requested, memory %s of %s\n",
 		r.CPU.percent(), cores(r.CPU.Allocatable), r.Memory.percent(), bytesOf(r.Memory.Allocatable))
@@ -102,27 +103,29 @@ func (r *Report) Text(w io.Writer) error {
 }
 
 func (r *Report) spendText(out *printer) {
-	out.printf("now %s, %s", dollars(r.Spend.HourlyCost), monthly(r.Spend.HourlyCost))
+	text := fmt.Sprintf("now %s, %s", dollars(r.Spend.HourlyCost), monthly(r.Spend.HourlyCost))
 	if r.Spend.Unpriced > 0 {
-		out.printf(" and %s without a price", report.Plural(r.Spend.Unpriced, "node"))
+		text += fmt.Sprintf(" and %s without a price", report.Plural(r.Spend.Unpriced, "node"))
 	}
 	if r.Spend.PlannedHourlyCost != nil {
-		out.printf(", after %s %s", report.Plural(len(r.Changes), "change"), dollars(*r.Spend.PlannedHourlyCost))
+		text += fmt.Sprintf(", after %s %s", report.Plural(len(r.Changes), "change"), dollars(*r.Spend.PlannedHourlyCost))
 	}
 	if r.Spend.LowerBound != nil {
-		out.printf(", lower bound %s", dollars(*r.Spend.LowerBound))
+		text += fmt.Sprintf(", lower bound %s", dollars(*r.Spend.LowerBound))
 	}
 	if r.Spend.Prices != "" {
-		out.printf(" (prices: %s)", clean(r.Spend.Prices))
+		text += fmt.Sprintf(" (prices: %s)", clean(r.Spend.Prices))
 	}
-	out.printf("\n")
+	lines := report.Page{Width: out.width}
+	lines.Line("%s", text)
+	out.printf("%s", lines.String())
 }
 
 func printTable[T any](out *printer, columns []column[T], rows []T) {
 	if len(rows) == 0 {
 		return
 	}
-	t := newTable(columns, rows, textWidth)
+	t := newTable(columns, rows, out.width)
 	out.printf("%s\n", t.header().text())
 	for _, r := range rows {
 		out.printf("%s\n", t.row(r).text())
@@ -131,8 +134,9 @@ func printTable[T any](out *printer, columns []column[T], rows []T) {
 
 // printer keeps the first error.
 type printer struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	width int
+	err   error
 }
 
 func (p *printer) printf(format string, args ...any) {

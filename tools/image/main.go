@@ -1,5 +1,6 @@
 // Command image builds what a release of Dovetail consists of: the container image for several platforms, archives of the programs, the
-// charts, an SBOM for each program, and what they are installed from. It needs no container runtime and no network. The same commit gives the same files, byte for byte, on every host.
+// charts, an SBOM for each program, and what they are installed from. It needs no container runtime and no network. The same commit gives
+// the same files, byte for byte, on every host.
 package main
 
 import (

@@ -131,7 +131,8 @@ func (f *assessFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
 	for i := range results {
 		results[i].Server = f.kube.server(results[i].Context)
 	}
-	if err := printClusters(cmd.OutOrStdout(), f.output.value, "Assessment", results, clusters.Assess); err != nil {
+	list := clusters.List[assess.Report]{Kind: "Assessment", Clusters: results}
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, list, clusters.Assess); err != nil {
 		return err
 	}
 	return incomplete(results)

@@ -132,18 +132,17 @@ func (k *kubeFlags) server(context string) string {
 // clustersAtOnce sets how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
 const clustersAtOnce = 4
 
-// printClusters writes what was found in several clusters, documents of a kind, as a table or as JSON or YAML.
-func printClusters[R any](out io.Writer, format, kind string, results []clusters.Result[R],
+// printClusters writes what was found in several clusters, as a table or as JSON or YAML.
+func printClusters[R any](out io.Writer, format string, found clusters.List[R],
 	table func(io.Writer, []clusters.Result[R]) error,
 ) error {
-	asJSON := func(w io.Writer) error { return clusters.JSON(w, kind, results) }
 	switch format {
 	case "json":
-		return asJSON(out)
+		return found.JSON(out)
 	case "yaml":
-		return asYAML(asJSON)(out)
+		return asYAML(found.JSON)(out)
 	}
-	return forTerminal(func(w io.Writer) error { return table(w, results) })(out)
+	return forTerminal(func(w io.Writer) error { return table(w, found.Clusters) })(out)
 }
 
 // incomplete is the exit code of a command that could not read all clusters.

@@ -156,7 +156,8 @@ func (f *doctorFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
 		}
 		*r.Report = f.shown(*r.Report)
 	}
-	if err := printClusters(cmd.OutOrStdout(), f.output.value, "Findings", results, clusters.Doctor); err != nil {
+	list := clusters.List[doctor.Report]{Kind: "Findings", Clusters: results}
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, list, clusters.Doctor); err != nil {
 		return err
 	}
 	return worst

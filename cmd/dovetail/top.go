@@ -155,7 +155,8 @@ func (f *topFlags) printSeveral(cmd *cobra.Command, contexts []string) error {
 	if cmd.Context().Err() != nil {
 		return exitInterrupted
 	}
-	if err := printClusters(cmd.OutOrStdout(), f.output.value, "Fleet", results, clusters.Top); err != nil {
+	list := clusters.List[top.Report]{Kind: "Fleet", Clusters: results}
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, list, clusters.Top); err != nil {
 		return err
 	}
 	return incomplete(results)

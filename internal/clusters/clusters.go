@@ -56,10 +56,9 @@ func Failed[R any](results []Result[R]) (n int) {
 
 // List is the results for programs.
 type List[R any] struct {
+	Kind     string      `json:"-"` // of the reports
 	Clusters []Result[R] `json:"clusters"`
 }
 
-// JSON writes the results for programs, as a list of documents of a kind.
-func JSON[R any](w io.Writer, kind string, results []Result[R]) error {
-	return report.JSON(w, kind+"List", List[R]{results})
-}
+// JSON writes the results for programs.
+func (l List[R]) JSON(w io.Writer) error { return report.JSON(w, l.Kind+"List", l) }

@@ -157,9 +157,14 @@ Not read: 1 of 2 clusters
 func TestJSONHasEachCluster(t *testing.T) {
 	name := "x"
 	got := written(t, func(w *strings.Builder) error {
-		return clusters.JSON(w, []clusters.Result[string]{{Context: "a", Report: &name}, {Context: "b", Error: "no <route>"}})
+		list := clusters.List[string]{
+			Kind: "Name", Clusters: []clusters.Result[string]{{Context: "a", Report: &name}, {Context: "b", Error: "no <route>"}},
+		}
+		return list.JSON(w)
 	})
 	const want = `{
+  "apiVersion": "dovetail.sh/v1alpha1",
+  "kind": "NameList",
   "clusters": [
     {
       "context": "a",

@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// Table writes the report for people: what is wrong, its consequence, what to do. Lines have at most width columns, or any number if it is 0;
-// those of a remedy are never folded, since people copy them.
+// Table writes the report for people: what is wrong, its consequence, what to do. Lines have at most width columns, or any number if it
+// is 0. Those of a remedy are never folded, since people copy them.
 func (r Report) Table(w io.Writer, width int) error {
 	p := report.Page{Width: width}
 	for _, f := range r.Findings {

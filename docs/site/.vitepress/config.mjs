@@ -76,6 +76,7 @@ export default defineConfig({
         items: [
           page('Getting started on EKS', '/getting-started-eks'),
           page('Concepts', '/concepts'),
+          page('What it saves', '/savings'),
           page('FAQ', '/faq'),
           page('Comparison', '/comparison'),
         ],
@@ -83,6 +84,8 @@ export default defineConfig({
       {
         text: 'Operate',
         items: [
+          page('Production checklist', '/production'),
+          page('Runbook', '/runbook'),
           page('Install', '/install'),
           page('Image', '/image'),
           page('Settings', '/settings'),
@@ -103,6 +106,7 @@ export default defineConfig({
         items: [
           page('Plan', '/plan'),
           page('Instance types', '/instance-types'),
+          page('The lower bound', '/lower-bound'),
           page('Performance', '/performance'),
           page('Commands', '/cli'),
         ],
@@ -124,6 +128,7 @@ export default defineConfig({
           page('Lab', '/lab'),
           page('Glossary', '/glossary'),
           page('Dependencies', '/dependencies'),
+          page('Performance notebook', '/performance-notebook'),
         ],
       },
     ]),

@@ -258,4 +258,6 @@ func TestSecondSyncChangesNothing(t *testing.T) {
 }
 
 // ociAddress is a chart in the registry of the releases.
-func ociAddress(chart string) string { return "oci://" + strings.Join([]string{chartRepository, chart}, "/") }
+func ociAddress(chart string) string {
+	return "oci://" + strings.Join([]string{chartRepository, chart}, "/")
+}

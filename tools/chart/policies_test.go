@@ -113,3 +113,25 @@ func TestAnyValueOfPoliciesMayBeNull(t *testing.T) {
 		t.Errorf("refused %v, want %v", refused, want)
 	}
 }
+
+// The page about policies has each of them, and its values are accepted.
+func TestPageNamesEachPolicy(t *testing.T) {
+	text := prose(t)["gitops.md"]
+	for _, v := range values(t, policies.chart) {
+		if v.Section != nil && !strings.Contains(text, "| `"+v.Name()+"`") {
+			t.Errorf("docs/gitops.md has no row of %s", v)
+		}
+	}
+	blocks := 0
+	for _, block := range yamlBlock.FindAllStringSubmatch(text, -1) {
+		if strings.Contains(block[1], "objectSelector") {
+			blocks++
+			if names := policyNames(t, block[1]); !slices.Contains(names, "required-node-labels") {
+				t.Errorf("the values make %v", names)
+			}
+		}
+	}
+	if blocks != 1 {
+		t.Errorf("%d blocks of values", blocks)
+	}
+}

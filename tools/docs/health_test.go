@@ -172,7 +172,7 @@ func health(t *testing.T, script string, obj map[string]any) (status, message st
 	return result.RawGetString("status").String(), result.RawGetString("message").String()
 }
 
-// The checks of the example judge each of our objects in each state. A node class whose nodes cannot join is degraded.
+// The checks of the example judge each of our objects in each state. A node class is degraded while its nodes cannot join.
 func TestHealthInArgoCD(t *testing.T) {
 	all := documents(t, "argocd/argocd-cm.yaml")
 	config := strictly[struct {

@@ -84,6 +84,7 @@ export default defineConfig({
         text: 'Operate',
         items: [
           page('Install', '/install'),
+          page('GitOps', '/gitops'),
           page('Image', '/image'),
           page('Settings', '/settings'),
           page('Scheduling', '/scheduling'),

@@ -51,7 +51,7 @@ func Files(dir string) (map[string][]byte, error) {
 	if err := definitions(dir, files); err != nil {
 		return nil, err
 	}
-	// A chart without definitions takes the place of no chart of Karpenter, whose values might be given.
+	// A chart without definitions takes the place of none of Karpenter. Nobody has other values for it.
 	schema, err := Schema("Values of the chart "+chart.Name, values, len(files) == 0)
 	files["README.md"], files["values.schema.json"] = append(bytes.TrimSpace(out.Bytes()), '\n'), schema
 	if _, missing := os.Stat(filepath.Join(dir, "templates", "_unknown.tpl")); missing == nil {

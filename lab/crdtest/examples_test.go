@@ -94,7 +94,8 @@ func TestSecondSyncOfGitOpsExamplesChangesNothing(t *testing.T) {
 		if diff := cmp.Diff(before.Object, after.Object); diff != "" {
 			t.Errorf("%s: a second sync changes (-before +after)\n%s", o.GetKind(), diff)
 		}
-		if _, err := in.Patch(t.Context(), o.GetName(), types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{}); err != nil {
+		freed := []byte(`{"metadata": {"finalizers": null}}`)
+		if _, err := in.Patch(t.Context(), o.GetName(), types.MergePatchType, freed, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := in.Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {

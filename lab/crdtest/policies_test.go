@@ -32,17 +32,29 @@ type policyExample struct {
 // policyExamples has every rule of tools/chart/testdata/policies.yaml but that of deletions.
 var policyExamples = []policyExample{
 	{"limits", "NodePool", "{spec: {limits: null}}", "{spec: {limits: {cpu: null, nodes: 10}}}", "neither cpu nor nodes"},
-	{"limits", "NodePool", "{spec: {limits: {cpu: null, nvidia.com/gpu: 8}}}", "{spec: {limits: {nvidia.com/gpu: 8}}}", "neither cpu nor nodes"},
+	{
+		"limits", "NodePool", "{spec: {limits: {cpu: null, nvidia.com/gpu: 8}}}", "{spec: {limits: {nvidia.com/gpu: 8}}}",
+		"neither cpu nor nodes",
+	},
 	{"limits", "NodePool", "{spec: {limits: {cpu: 1000001m}}}", "{spec: {limits: {cpu: 1k}}}", "spec.limits.cpu is above 1000"},
 	{"limits", "NodePool", "{spec: {limits: {cpu: 1001}}}", "{spec: {limits: {cpu: 1000}}}", "spec.limits.cpu is above 1000"},
 	{"limits", "NodePool", `{spec: {limits: {nodes: "101"}}}`, `{spec: {limits: {nodes: "100"}}}`, "spec.limits.nodes is above 100"},
 	{"node-age", "NodePool", template("expireAfter: 721h"), template("expireAfter: 719h59m60s"), "expireAfter is above 720h"},
-	{"node-age", "NodePool", template("expireAfter: Never"), template("expireAfter: null"), "expireAfter is above 720h or Never"}, // 720h
-	{"node-age", "NodePool", template("terminationGracePeriod: null"), template("terminationGracePeriod: 1h"), "terminationGracePeriod is not set"},
+	{
+		"node-age", "NodePool", template("expireAfter: Never"), template("expireAfter: null"),
+		"expireAfter is above 720h or Never", // the default is 720h
+	},
+	{
+		"node-age", "NodePool", template("terminationGracePeriod: null"), template("terminationGracePeriod: 1h"),
+		"terminationGracePeriod is not set",
+	},
 	{
 		"required-labels", "NodePool", "{metadata: {labels: {team: null}}}", `{metadata: {labels: {team: ""}}}`, "metadata.labels has no team",
 	},
-	{"required-labels", "EC2NodeClass", "{metadata: {labels: {team: null}}}", "{metadata: {labels: {team: b}}}", "metadata.labels has no team"},
+	{
+		"required-labels", "EC2NodeClass", "{metadata: {labels: {team: null}}}", "{metadata: {labels: {team: b}}}",
+		"metadata.labels has no team",
+	},
 	{
 		"required-node-labels", "NodePool", "{spec: {template: {metadata: null}}}",
 		"{spec: {template: {metadata: {labels: {other: x}}}}}", "has no example.com/team",
@@ -64,7 +76,11 @@ var policyExamples = []policyExample{
 		"{spec: {metadataOptions: {httpPutResponseHopLimit: 1}}}", "httpPutResponseHopLimit is above 1",
 	},
 	{"encrypted-volumes", "EC2NodeClass", volume("volumeSize: 50Gi"), volume("volumeSize: 50Gi, encrypted: true"), "ebs.encrypted"},
-	{"encrypted-volumes", "EC2NodeClass", volume("volumeSize: 50Gi, encrypted: false"), volume("snapshotID: snap-0123456789abcdef0, encrypted: true"), "ebs.encrypted"},
+	{
+		"encrypted-volumes", "EC2NodeClass", volume("volumeSize: 50Gi, encrypted: false"),
+		volume("snapshotID: snap-0123456789abcdef0, encrypted: true"),
+		"ebs.encrypted",
+	},
 	{
 		"encrypted-volumes", "EC2NodeClass", "{spec: {amiFamily: Custom, amiSelectorTerms: [{id: ami-0123456789abcdef0}]}}",
 		"{spec: {amiFamily: AL2023, amiSelectorTerms: [{id: ami-0123456789abcdef0}]}}", "the family Custom",

@@ -45,7 +45,8 @@ func policyNames(t *testing.T, values string) (out []string) {
 // Each policy has a switch, which is its own. Only the policy that needs a choice of labels is off by default.
 func TestPoliciesCanBeSwitchedOff(t *testing.T) {
 	all := policyNames(t, "{}")
-	if want := []string{"confirm-delete", "encrypted-volumes", "instance-metadata", "limits", "node-age", "pinned-images"}; !slices.Equal(all, want) {
+	want := []string{"confirm-delete", "encrypted-volumes", "instance-metadata", "limits", "node-age", "pinned-images"}
+	if !slices.Equal(all, want) {
 		t.Errorf("by default %v, want %v", all, want)
 	}
 	switches := 0
@@ -93,7 +94,8 @@ func TestAnyValueOfPoliciesMayBeNull(t *testing.T) {
 	var refused []string
 	for _, v := range values(t, policies.chart) {
 		given := set(valuesOf(t, "{requiredLabels: {enabled: true}}"), strings.Split(v.String(), "."), nil)
-		all, err := chartutil.ToRenderValues(c, given, chartutil.ReleaseOptions{Name: policies.name, Namespace: "kube-system", IsInstall: true}, nil)
+		options := chartutil.ReleaseOptions{Name: policies.name, Namespace: policies.namespace, IsInstall: true}
+		all, err := chartutil.ToRenderValues(c, given, options, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", v, err)
 		}

@@ -6,12 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
-	"github.com/dovetail-k8s/dovetail/internal/aws/rolecheck"
-	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
 // terraformModules is the policy that the submodule karpenter of terraform-aws-modules/eks gives the controller: that of an earlier version
@@ -63,31 +60,6 @@ func together(module, beside policy.Document) policy.Document {
 	for _, s := range beside {
 		s.Sid = "Beside" + s.Sid
 		out = append(out, s)
-	}
-	return out
-}
-
-// lacking is what IAM's simulator finds missing in a role with this policy.
-func lacking(t *testing.T, has policy.Document) (out []string) {
-	t.Helper()
-	w := newWorld(t)
-	text, err := has.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	role := awsim.ControllerRole(clusterName)
-	if err := w.Sim.IAM().PutRolePolicy(role, "controller", string(text)); err != nil {
-		t.Fatal(err)
-	}
-	found, _ := w.Sim.IAM().Role(role)
-	missing, err := rolecheck.Missing(t.Context(), iam.NewFromConfig(w.Config), found.ARN, expectedPermissions(t, blueUID))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range missing {
-		for _, g := range m.Grants {
-			out = append(out, strings.TrimSpace(m.Sid+": "+g.Action+" "+strings.Join(m.Kinds[g.Action], ",")))
-		}
 	}
 	return out
 }

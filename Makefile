@@ -87,7 +87,7 @@ test-unit:
 	@nice -n 5 hack/part unit go test -vet=off $(COUNT) $(call link,api go.mod) -p 2 -timeout 75m ./...
 
 test-lab: test-unit
-	@nice -n 5 hack/part lab env $(LAB) go test -vet=off $(COUNT) $(call link,lab internal api cmd deploy examples README.md docs go.mod) \
+	@nice -n 5 hack/part lab env $(LAB) go test -vet=off $(COUNT) $(call link,lab internal api cmd deploy examples tools/chart/testdata README.md docs go.mod) \
 		-p 2 -timeout 75m -parallel 3 $$(go list ./lab/... | grep -v -e /lab/scenario$$ -e /lab/docstest$$)
 	@for check in catalog chart monitoring docs image; do \
 		nice -n 5 hack/part $$check-check $(MAKE) --no-print-directory $$check-check || exit 1; done

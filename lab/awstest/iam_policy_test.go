@@ -188,6 +188,12 @@ func karpenters(t *testing.T) policy.Document {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsed(t, text)
+}
+
+// parsed is a policy that only allows.
+func parsed(t *testing.T, text []byte) policy.Document {
+	t.Helper()
 	var d struct {
 		Statement []struct {
 			Sid              string

@@ -58,6 +58,14 @@ var resources = map[string]struct {
 		false,
 	},
 	"Namespace": {schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, false},
+	"ValidatingAdmissionPolicy": {
+		schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
+		false,
+	},
+	"ValidatingAdmissionPolicyBinding": {
+		schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
+		false,
+	},
 }
 
 // monitoring are the kinds of the Prometheus operator that the chart makes. The chart does not ship their schemas.

@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -57,5 +59,47 @@ func TestExamplesAreAccepted(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// GitOps applies the same objects again and again. The second time changes nothing, not even while the controller writes annotations and
+// the API server adds defaults.
+func TestSecondSyncOfGitOpsExamplesChangesNothing(t *testing.T) {
+	text, err := os.ReadFile("../../examples/argocd/nodes/nodes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects(t, text) {
+		in := of(t, o.GetKind())
+		body, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sync := func() (*unstructured.Unstructured, error) {
+			return in.Patch(t.Context(), o.GetName(), types.ApplyPatchType, body,
+				metav1.PatchOptions{FieldManager: "argocd-controller", FieldValidation: metav1.FieldValidationStrict})
+		}
+		if err := eventuallyServed(t.Context(), func() error { _, err := sync(); return err }); err != nil {
+			t.Fatal(err)
+		}
+		written := []byte(`{"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "1"}, "finalizers": ["karpenter.sh/termination"]}}`)
+		before, err := in.Patch(t.Context(), o.GetName(), types.MergePatchType, written, metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := sync()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before.Object, after.Object); diff != "" {
+			t.Errorf("%s: a second sync changes (-before +after)\n%s", o.GetKind(), diff)
+		}
+		freed := []byte(`{"metadata": {"finalizers": null}}`)
+		if _, err := in.Patch(t.Context(), o.GetName(), types.MergePatchType, freed, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := in.Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

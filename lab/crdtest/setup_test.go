@@ -21,8 +21,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/controlplane"
 )
 
-// client speaks to the API server that all tests of this package share. They write nothing but the one
-// full object of each kind.
+// client speaks to the API server that all tests of this package share. They leave nothing but
+// the one full object of each kind and what the charts make.
 var client dynamic.Interface
 
 func TestMain(m *testing.M) {

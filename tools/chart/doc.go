@@ -4,4 +4,4 @@
 // What the charts render of the values in testdata is in the files beside them; the lab applies these to a real API server.
 package chart
 
-//go:generate go run ./generate ../../deploy/chart/dovetail ../../deploy/chart/dovetail-crd
+//go:generate go run ./generate ../../deploy/chart/dovetail ../../deploy/chart/dovetail-crd ../../deploy/chart/dovetail-policies

@@ -127,7 +127,7 @@ func TestDerivedFilesAreFresh(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"dovetail", "dovetail-crd"} {
+	for _, name := range []string{"dovetail", "dovetail-crd", "dovetail-policies"} {
 		files, err := reference.Files(filepath.Join(charts, name))
 		if err != nil {
 			t.Fatal(err)
@@ -147,9 +147,9 @@ func TestDerivedFilesAreFresh(t *testing.T) {
 	}
 }
 
-// helm lint finds nothing in either chart.
+// helm lint finds nothing in any chart.
 func TestLint(t *testing.T) {
-	for name, text := range map[string]string{"dovetail": "{settings: {clusterName: shop}}", "dovetail-crd": "{}"} {
+	for name, text := range map[string]string{"dovetail": "{settings: {clusterName: shop}}", "dovetail-crd": "{}", "dovetail-policies": "{}"} {
 		result := lint.AllWithKubeVersion(filepath.Join(charts, name), valuesOf(t, text), "kube-system", nil)
 		for _, m := range result.Messages {
 			if m.Severity >= support.WarningSev {

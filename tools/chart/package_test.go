@@ -19,7 +19,7 @@ func TestPackedCharts(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"dovetail-crd", "dovetail"} {
+	for _, name := range []string{"dovetail-crd", "dovetail", "dovetail-policies"} {
 		found, err := filepath.Glob(filepath.Join(dir, name+"-[0-9]*.tgz"))
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%s is packed %d times: %v", name, len(found), err)

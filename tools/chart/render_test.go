@@ -74,7 +74,7 @@ func valuesOf(t *testing.T, text string) map[string]any {
 func TestGolden(t *testing.T) {
 	for name, r := range map[string]release{
 		"default": standard, "everything": {"dovetail", "fleet", "autoscaling"}, "moved": {"dovetail", "karpenter", "karpenter"},
-		"crds": {"dovetail-crd", "dovetail-crd", "kube-system"},
+		"crds": {"dovetail-crd", "dovetail-crd", "kube-system"}, "policies": {"dovetail-policies", "dovetail-policies", "kube-system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", name+".values.yaml"))

@@ -12,8 +12,12 @@ func Files() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	beyond, err := ModulePolicy()
+	if err != nil {
+		return nil, err
+	}
 	maps.Copy(out, pictures())
-	maps.Copy(out, map[string]string{PolicyTemplate: policy, "docs/settings.md": settingsPage()})
+	maps.Copy(out, map[string]string{PolicyTemplate: policy, ModulePolicyTemplate: beyond, "docs/settings.md": settingsPage()})
 	return out, nil
 }
 

@@ -19,10 +19,19 @@ import (
 )
 
 // terraform is the Terraform example: all blocks of its files.
-func terraform(t *testing.T) (blocks []*hclsyntax.Block) {
+func terraform(t *testing.T) []*hclsyntax.Block {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(Root, "examples", "terraform", "*.tf"))
-	if err != nil || len(files) < 5 {
+	return blocksOf(t, "terraform")
+}
+
+// terraformExamples are the directories of both: plain resources, and the usual module.
+var terraformExamples = []string{"terraform", "terraform-module"}
+
+// blocksOf are all blocks of a Terraform example.
+func blocksOf(t *testing.T, directory string) (blocks []*hclsyntax.Block) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(Root, "examples", directory, "*.tf"))
+	if err != nil || len(files) < 3 {
 		t.Fatalf("%d files (%v)", len(files), err)
 	}
 	parser := hclparse.NewParser()
@@ -53,6 +62,8 @@ func declared(t *testing.T, blocks []*hclsyntax.Block) map[string]*hclsyntax.Blo
 			add(strings.Join(b.Labels, "."), b)
 		case "data":
 			add("data."+strings.Join(b.Labels, "."), b)
+		case "module":
+			add("module."+b.Labels[0], b)
 		case "output":
 			add("output."+b.Labels[0], b)
 		case "locals":
@@ -74,7 +85,7 @@ func reference(traversal hcl.Traversal) string {
 		}
 		names = append(names, attribute.Name)
 	}
-	parts := map[string]int{"var": 2, "local": 2, "data": 3, "path": 0, "each": 0, "count": 0, "self": 0, "terraform": 0}
+	parts := map[string]int{"var": 2, "local": 2, "module": 2, "data": 3, "path": 0, "each": 0, "count": 0, "self": 0, "terraform": 0}
 	n, special := parts[names[0]]
 	if !special {
 		n = 2 // a resource
@@ -94,7 +105,13 @@ func expressions(body *hclsyntax.Body, f func(*hclsyntax.Attribute)) {
 
 // Every name that an expression uses is declared, and every variable and local value is used.
 func TestTerraformReferencesResolve(t *testing.T) {
-	blocks := terraform(t)
+	for _, directory := range terraformExamples {
+		t.Run(directory, func(t *testing.T) { checkReferences(t, blocksOf(t, directory)) })
+	}
+}
+
+func checkReferences(t *testing.T, blocks []*hclsyntax.Block) {
+	t.Helper()
 	known, used := declared(t, blocks), map[string]bool{}
 	for _, b := range blocks {
 		expressions(b.Body, func(a *hclsyntax.Attribute) {
@@ -123,8 +140,15 @@ func TestTerraformReferencesResolve(t *testing.T) {
 
 // Each provider that resources need is required, and no other.
 func TestTerraformProvidersAreRequired(t *testing.T) {
+	for _, directory := range terraformExamples {
+		t.Run(directory, func(t *testing.T) { checkProviders(t, blocksOf(t, directory)) })
+	}
+}
+
+func checkProviders(t *testing.T, blocks []*hclsyntax.Block) {
+	t.Helper()
 	required, used := map[string]bool{}, map[string]bool{}
-	for _, b := range terraform(t) {
+	for _, b := range blocks {
 		switch b.Type {
 		case "terraform":
 			for name := range b.Body.Blocks[0].Body.Attributes {
@@ -252,17 +276,21 @@ func TestTerraformValuesAreTheCharts(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := 0
-	for _, b := range terraform(t) {
+	for _, b := range append(terraform(t), blocksOf(t, "terraform-module")...) {
 		values, ok := b.Body.Attributes["values"]
 		if b.Type != "resource" || b.Labels[0] != "helm_release" || !ok {
 			continue
 		}
 		encode := values.Expr.(*hclsyntax.TupleConsExpr).Exprs[0].(*hclsyntax.FunctionCallExpr)
-		for _, given := range encode.Args[0].(*hclsyntax.FunctionCallExpr).Args {
+		given := encode.Args
+		if merge, ok := given[0].(*hclsyntax.FunctionCallExpr); ok {
+			given = merge.Args
+		}
+		for _, given := range given {
 			seen += checkValues(t, "", given, schema)
 		}
 	}
-	if seen < 5 {
+	if seen < 8 {
 		t.Errorf("only %d values", seen)
 	}
 }
@@ -294,4 +322,33 @@ func checkValues(t *testing.T, path string, given hclsyntax.Expression, schema v
 		check(given.KeyExpr, given.ValExpr)
 	}
 	return n
+}
+
+// The template of the example for the module is given its variables, and what it makes fits into a managed policy.
+func TestPolicyBesideTheTerraformModule(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(Root, ModulePolicyTemplate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{
+		"identity": "3f2c1a9e-7d44-4c0b-9a55-0d6e1f2b3c4d", "account": "111122223333", "region": "ap-southeast-1",
+		"cluster_name": strings.Repeat("x", 46), "node_role": strings.Repeat("r", 64), "partition": "aws-us-gov",
+	}
+	for _, b := range blocksOf(t, "terraform-module") {
+		if b.Type != "resource" || b.Labels[0] != "aws_iam_policy" {
+			continue
+		}
+		given := map[string]string{}
+		for _, item := range b.Body.Attributes["policy"].Expr.(*hclsyntax.FunctionCallExpr).Args[1].(*hclsyntax.ObjectConsExpr).Items {
+			name := hcl.ExprAsKeyword(item.KeyExpr)
+			given[name] = values[name]
+		}
+		filled := fill(t, string(text), given)
+		decode(t, []byte(filled))
+		if size := len(strings.Join(strings.Fields(filled), "")); size > policy.ManagedLimit {
+			t.Errorf("%d characters, and a managed policy has %d", size, policy.ManagedLimit)
+		}
+		return
+	}
+	t.Error("no policy")
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // chartNames are the charts of a release. Their registry is chartRepository.
-var chartNames = []string{"dovetail-crd", "dovetail"}
+var chartNames = []string{"dovetail-crd", "dovetail", "dovetail-policies"}
 
 const chartRepository = "ghcr.io/dovetail-k8s/dovetail/charts"
 

@@ -87,6 +87,7 @@ export default defineConfig({
           page('Production checklist', '/production'),
           page('Runbook', '/runbook'),
           page('Install', '/install'),
+          page('GitOps', '/gitops'),
           page('Image', '/image'),
           page('Settings', '/settings'),
           page('Scheduling', '/scheduling'),

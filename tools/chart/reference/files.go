@@ -3,7 +3,6 @@ package reference
 import (
 	"bytes"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,10 +34,6 @@ func Files(dir string) (map[string][]byte, error) {
 	if err := yaml.Unmarshal(about, &chart); err != nil {
 		return nil, err
 	}
-	schema, err := Schema("Values of the chart "+chart.Name, values)
-	if err != nil {
-		return nil, err
-	}
 	tables, err := Tables(values)
 	if err != nil {
 		return nil, err
@@ -49,11 +44,20 @@ func Files(dir string) (map[string][]byte, error) {
 	}
 	var out bytes.Buffer
 	err = readme.ExecuteTemplate(&out, chart.Name, map[string]any{"Chart": chart, "Tables": tables})
-	files := map[string][]byte{"README.md": append(bytes.TrimSpace(out.Bytes()), '\n'), "values.schema.json": schema}
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	if err := definitions(dir, files); err != nil {
+		return nil, err
+	}
+	// A chart without definitions takes the place of none of Karpenter. Nobody has other values for it.
+	schema, err := Schema("Values of the chart "+chart.Name, values, len(files) == 0)
+	files["README.md"], files["values.schema.json"] = append(bytes.TrimSpace(out.Bytes()), '\n'), schema
 	if _, missing := os.Stat(filepath.Join(dir, "templates", "_unknown.tpl")); missing == nil {
 		files[filepath.Join("templates", "_known.tpl")] = Known(values)
 	}
-	return files, errors.Join(err, definitions(dir, files))
+	return files, err
 }
 
 // definitions adds the CustomResourceDefinitions of the API. They are copies, because Helm prints a line for each link, with each command.
@@ -62,9 +66,14 @@ func definitions(dir string, to map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	folder := "crds"
-	if _, own := os.Stat(filepath.Join(dir, folder)); own != nil {
-		folder = "files"
+	folder := ""
+	for _, name := range []string{"files", "crds"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			folder = name
+		}
+	}
+	if folder == "" {
+		return nil // a chart without definitions
 	}
 	for _, path := range api {
 		text, err := os.ReadFile(path)

@@ -17,6 +17,8 @@ type schema struct {
 	Items       *schema            `json:"items,omitempty"`
 	Properties  map[string]*schema `json:"properties,omitempty"`
 	Required    []string           `json:"required,omitempty"`
+	// Others is false where a value that is not listed is refused.
+	Others *bool `json:"additionalProperties,omitempty"`
 }
 
 // required are the values that templates cannot do without. All have a default, which null takes away.
@@ -48,9 +50,9 @@ func schemaOf(name string) (*schema, error) {
 }
 
 // Schema is the values.schema.json of a chart. It checks types. It accepts unknown names, because the message of a JSON schema
-// could not name the one that was meant: the chart's templates refuse these.
-func Schema(title string, values []Value) ([]byte, error) {
-	root, err := schemaOfSection(values)
+// could not name the one that was meant: the chart's templates refuse these. A closed schema refuses them itself.
+func Schema(title string, values []Value, closed bool) ([]byte, error) {
+	root, err := schemaOfSection(values, closed)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +63,16 @@ func Schema(title string, values []Value) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-func schemaOfSection(values []Value) (*schema, error) {
+func schemaOfSection(values []Value, closed bool) (*schema, error) {
 	out := &schema{Type: []string{"object"}, Properties: map[string]*schema{}}
+	if closed {
+		out.Others = new(false)
+	}
 	for _, v := range values {
 		var property *schema
 		var err error
 		if v.Section != nil {
-			property, err = schemaOfSection(v.Section)
+			property, err = schemaOfSection(v.Section, closed)
 		} else {
 			property, err = schemaOf(v.Type)
 		}

@@ -228,6 +228,21 @@ func TestHeldGroupsGetNoNodes(t *testing.T) {
 	}
 }
 
+// kube-scheduler fails for the group before it tries a pod: those that have completed count as members, and not as scheduled.
+func TestAGangOfWhichTooFewPodsHaveNotCompletedGetsNoNodes(t *testing.T) {
+	s := WithGroups(World([]snapshot.Pool{Pool("general", onePodNodes())}, gangPods(4, "train", 0)...), Gang("train", 6))
+	for _, done := range gangPods(2, "done", 0, InGroup("train")) {
+		done.Status.Phase = corev1.PodSucceeded
+		s.PodGroups[0].Members = append(s.PodGroups[0].Members, done)
+	}
+	p := solveValid(t, s)
+	const want = "needs nodes for 6 pods at the same time (gang.minCount): 4 of its 4 pods fit. No others wait for a node: the rest of " +
+		"the group has completed, or is leaving"
+	if len(p.Launches) != 0 || len(p.Rejected) != 4 || !strings.Contains(wording.Reason(p.Rejected[0].Reasons[0]), want) {
+		t.Errorf("%d launches, rejected %+v", len(p.Launches), p.Rejected)
+	}
+}
+
 func TestGangsWithDifferentPodsArePlanned(t *testing.T) {
 	pools := []snapshot.Pool{Pool("general", Types()), Pool("special", Types(), PoolTaint("special", corev1.TaintEffectNoSchedule))}
 	pods := slices.Concat(gangPods(2, "train", 0), []*corev1.Pod{

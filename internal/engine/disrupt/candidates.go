@@ -107,7 +107,7 @@ func (v *View) classify(i int) {
 	v.Candidates = append(v.Candidates, c)
 }
 
-// drainEnds reports whether drift may replace a node that its pods block: its drain ends, and what it drifted for is worth theirs.
+// drainEnds reports whether drift may replace a node that its pods block: its drain is bounded, and it did not drift for one pod.
 func drainEnds(n *snapshot.Node) bool { return n.Bounded && !n.DriftedForResize }
 
 // nodeBlocks returns the first reason, apart from its pods, why a node is blocked; empty if there is none.

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// nodeLifecycle empties three nodes with a budget of one, and announces that the last of them, by price and name, has a maintenance: it goes
-// first, and its drain is shown on the Node with the permission that the chart gives.
+// nodeLifecycle empties three nodes with a budget of one, and announces a maintenance of the last of them by price and name. It goes first,
+// and its drain is shown on the Node, with the permission that the chart gives.
 func nodeLifecycle() Scenario {
 	const nodes = 3
 	s := newDisruptionFixture()

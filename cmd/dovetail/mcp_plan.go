@@ -32,7 +32,7 @@ func (f *mcpFlags) plan(ctx context.Context, manifests string, asJSON bool) (mcp
 		return nil, err
 	}
 	plan := planFlags{
-		files: files, catalogFlags: f.catalogFlags, settings: f.settings, noTimings: true, maxPods: mostPlannedPods,
+		files: files, catalogFlags: f.catalogFlags, settings: f.settings, lifecycle: f.lifecycle, noTimings: true, maxPods: mostPlannedPods,
 		output: choice{value: map[bool]string{true: "json", false: "wide"}[asJSON]},
 	}
 	settings, err := plan.check()

@@ -37,6 +37,7 @@ type planFlags struct {
 	explainCost bool
 	// consolidate shows what consolidation would do, too.
 	consolidate, spotToSpot bool
+	lifecycle               bool
 	settings                settings.Planning
 	// maxPods is manifest.Input.MaxPods. No flag sets it.
 	maxPods int
@@ -100,6 +101,7 @@ comes before, and with the peak memory. --no-timings omits all of them.`,
 	fs.BoolVar(&f.consolidate, "consolidate", false, "also show which nodes among the inputs would be removed or replaced: empty, drifted, not worth their price")
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"with --consolidate: spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
+	bindLifecycle(fs, &f.lifecycle)
 	f.settings.Bind(fs)
 	return cmd
 }
@@ -141,6 +143,8 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 		Catalog:          catalog,
 		Settings:         planning,
 		NominationWindow: nominationWindow,
+
+		LifecycleConditions: f.lifecycle,
 	})
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
@@ -41,6 +42,8 @@ type viewFlags struct {
 	search consolidate.Settings
 	// source states where prices come from.
 	source *priceSource
+	// lifecycle follows the conditions of Nodes about maintenance.
+	lifecycle bool
 }
 
 func (f *viewFlags) bind(cmd *cobra.Command) {
@@ -62,6 +65,13 @@ func (f *viewFlags) bindView(cmd *cobra.Command) {
 	f.source = newPriceSource()
 	f.source.bind(cmd)
 	f.settings.Bind(fs)
+	bindLifecycle(fs, &f.lifecycle)
+}
+
+// bindLifecycle declares the flag that stands for the feature gate NodeLifecycleConditions, where nodes are searched that may go.
+func bindLifecycle(fs *pflag.FlagSet, into *bool) {
+	fs.BoolVar(into, "node-lifecycle-conditions", false,
+		"nodes with the condition MaintenancePlanned go first, as with the feature gate "+settings.GateNodeLifecycleConditions)
 }
 
 // check validates the flags by themselves.
@@ -104,7 +114,9 @@ func (f *viewFlags) config(ctx context.Context) (inspect.Config, error) {
 		return inspect.Config{}, err
 	}
 	f.source.files = len(f.files) > 0
-	return inspect.Config{Prices: f.prices(ctx), Settings: planning, NominationWindow: nominationWindow, Search: f.search}, nil
+	return inspect.Config{
+		Prices: f.prices(ctx), Settings: planning, NominationWindow: nominationWindow, Search: f.search, LifecycleConditions: f.lifecycle,
+	}, nil
 }
 
 // prices opens the catalog of the flags, with the prices of their source.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -78,7 +79,7 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 		out.Taints = snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)
 	}
 	if drifted, _ := condition.Get(claim, karpv1.ConditionDrifted); drifted.Status == metav1.ConditionTrue {
-		out.DriftedAt = drifted.LastTransitionTime.Time
+		out.DriftedAt, out.DriftedForResize = drifted.LastTransitionTime.Time, drifted.Reason == disrupt.ResizeDeferred
 	}
 	out.Bounded, out.Replaces = claim.Spec.TerminationGracePeriod != nil, claim.Replaces()
 	if virtual := nominatedPods(claim, karpv1.AnnotationNominatedBuffers, out.SettledAt, f.Now); len(virtual) > 0 {

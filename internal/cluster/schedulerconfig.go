@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -49,8 +48,8 @@ func ParseSchedulerConfig(config string) (SchedulerConfig, error) {
 	if strings.TrimSpace(config) == "" {
 		return SchedulerConfig{}, nil
 	}
-	var parsed schedulerConfig
-	if err := sigsyaml.UnmarshalStrict([]byte(config), &parsed); err != nil {
+	parsed, err := decodeSchedulerConfig(config)
+	if err != nil {
 		return SchedulerConfig{}, fmt.Errorf("--scheduler-config: %w", err)
 	}
 	constraints := parsed.PodTopologySpread.DefaultConstraints
@@ -87,9 +86,11 @@ func (p *schedulerProfile) validate(at *field.Path) error {
 	if a := p.NodeAffinity.AddedAffinity; a != nil {
 		at := at.Child("nodeAffinity", "addedAffinity")
 		if a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-			_, err := nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution,
-				field.WithPath(at.Child("requiredDuringSchedulingIgnoredDuringExecution")))
-			errs = append(errs, err)
+			at := at.Child("requiredDuringSchedulingIgnoredDuringExecution")
+			_, err := nodeaffinity.NewNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution, field.WithPath(at))
+			if errs = append(errs, err); len(a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) == 0 {
+				errs = append(errs, fmt.Errorf("%s: must not be empty: no node matches an empty list", at.Child("nodeSelectorTerms")))
+			}
 		}
 		_, err := nodeaffinity.NewPreferredSchedulingTerms(a.PreferredDuringSchedulingIgnoredDuringExecution,
 			field.WithPath(at.Child("preferredDuringSchedulingIgnoredDuringExecution")))

@@ -497,6 +497,23 @@ func TestVolumesAndLimits(t *testing.T) {
 	}
 }
 
+func TestANodeThatDriftedForTheSizeOfAPod(t *testing.T) {
+	driftedFor := func(reason string) func(*karpv1.NodeClaim) {
+		return func(c *karpv1.NodeClaim) {
+			condition.SetTrueWithReason(c, karpv1.ConditionDrifted, condition.Because(reason, reason), start)
+		}
+	}
+	s := newTestCluster(t,
+		claimOf("image", launched("i-1"), registered("image"), driftedFor("AMIDrift")), nodeOf("image", "i-1", joinedNode),
+		claimOf("size", launched("i-2"), registered("size"), driftedFor("ResizeDeferred")), nodeOf("size", "i-2", joinedNode),
+	).snapshot(t)
+	for _, n := range s.Nodes {
+		if n.DriftedAt.IsZero() || n.DriftedForResize != (n.Name == "size") {
+			t.Errorf("node %s: drifted at %v, for a resize %v", n.Name, n.DriftedAt, n.DriftedForResize)
+		}
+	}
+}
+
 // The node lifecycle controller adds the taint after spec.unschedulable is set; kube-scheduler reads both.
 func TestACordonedNodeTakesNoPodsBeforeItHasTheTaint(t *testing.T) {
 	cordon := func(n *corev1.Node) { n.Spec.Unschedulable = true }

@@ -34,6 +34,8 @@ type View struct {
 	Search consolidate.Settings
 	// NominationWindow states how long an initialized node reserves capacity for a pod that it was launched for.
 	NominationWindow time.Duration
+	// LifecycleConditions follows the conditions of Nodes about maintenance.
+	LifecycleConditions bool
 	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
 }
@@ -55,6 +57,8 @@ type Config struct {
 	NominationWindow time.Duration
 	// Search are the feature gates and the limit of consolidation, for the commands that search.
 	Search consolidate.Settings
+	// LifecycleConditions follows the conditions of Nodes about maintenance.
+	LifecycleConditions bool
 }
 
 // Live reads a live cluster. It lists each kind that plans depend on, in pages, and needs the verb list for them. A
@@ -94,15 +98,17 @@ func Of(state *manifest.ClusterState, c Config) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := planner.Config{Catalog: prices.Catalog, Settings: c.Settings, NominationWindow: c.NominationWindow}
+	config := planner.Config{
+		Catalog: prices.Catalog, Settings: c.Settings, NominationWindow: c.NominationWindow, LifecycleConditions: c.LifecycleConditions,
+	}
 	snap, notes, err := planner.BuildSnapshot(state, config)
 	if err != nil {
 		return nil, err
 	}
 	return &View{
 		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From, PricesProblem: prices.Problem,
-		Search: c.Search,
-		Notes:  append(append([]string{}, state.Notes...), notes...), NominationWindow: c.NominationWindow,
+		Search: c.Search, LifecycleConditions: c.LifecycleConditions,
+		Notes: append(append([]string{}, state.Notes...), notes...), NominationWindow: c.NominationWindow,
 	}, nil
 }
 
@@ -124,7 +130,9 @@ func (v *View) Offered(pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
 
 // With is the View of another state of the same cluster, with the same catalog and settings.
 func (v *View) With(state *manifest.ClusterState) (*View, error) {
-	config := planner.Config{Catalog: v.Catalog, Settings: v.Snapshot.Settings, NominationWindow: v.NominationWindow}
+	config := planner.Config{
+		Catalog: v.Catalog, Settings: v.Snapshot.Settings, NominationWindow: v.NominationWindow, LifecycleConditions: v.LifecycleConditions,
+	}
 	snap, notes, err := planner.BuildSnapshot(state, config)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,9 @@ func TestPlanRefusesByFieldWhatTheAPIServerRefuses(t *testing.T) {
 	pod := func(spec string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {" + spec + "}}"
 	}
+	podGroup := func(spec string) string {
+		return "{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: a}, spec: {" + spec + "}}"
+	}
 	container := func(fields string) string { return pod("containers: [{name: c, " + fields + "}]") }
 	required := func(expression string) string {
 		return pod(
@@ -116,6 +119,20 @@ func TestPlanRefusesByFieldWhatTheAPIServerRefuses(t *testing.T) {
 			"a budget of both kinds",
 			"{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: a}, spec: {minAvailable: 1, maxUnavailable: 1}}",
 			"cannot both be set",
+		},
+		{"a PodGroup of no policy", podGroup("schedulingPolicy: {}"), "spec.schedulingPolicy: Required value: exactly one of gang and basic"},
+		{"a PodGroup of both", podGroup("schedulingPolicy: {gang: {minCount: 2}, basic: {}}"), "exactly one of gang and basic must be set"},
+		{
+			"a gang of none", podGroup("schedulingPolicy: {gang: {minCount: 0}}"),
+			"spec.schedulingPolicy.gang.minCount: Invalid value: 0: must be at least 1",
+		},
+		{
+			"a PodGroup in a domain of nothing", podGroup("schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: ''}]}"),
+			`spec.schedulingConstraints.topology[0].key: Invalid value: ""`,
+		},
+		{
+			"a PodGroup in two domains", podGroup("schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: a}, {key: b}]}"),
+			"spec.schedulingConstraints.topology: Too many: 2: must have at most 1 item",
 		},
 		{
 			"ordinals of a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {ordinals: {start: -1}}}",

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -56,6 +57,8 @@ func validate(o client.Object) field.ErrorList {
 		return append(out, selectorErrors(t.Spec.Selector, spec.Child("selector"))...)
 	case *corev1.Node:
 		return append(out, nodeErrors(t)...)
+	case *schedulingv1beta1.PodGroup:
+		return append(out, podGroupErrors(&t.Spec, spec)...)
 	case *resourcev1.ResourceClaim:
 		return append(out, requestErrors(t.Spec.Devices.Requests, spec.Child("devices", "requests"))...)
 	case *resourcev1.ResourceClaimTemplate:

@@ -32,6 +32,8 @@ type Config struct {
 	Settings snapshot.Settings
 	// NominationWindow states how long an initialized node reserves capacity for a pod that it was launched for.
 	NominationWindow time.Duration
+	// LifecycleConditions follows the conditions of Nodes about maintenance: the feature gate NodeLifecycleConditions.
+	LifecycleConditions bool
 }
 
 // Labels returns the meaning of label keys to the planner.
@@ -69,7 +71,7 @@ func BuildSnapshot(w *manifest.ClusterState, c Config) (_ *snapshot.Snapshot, no
 		objects.Pools = append(objects.Pools, entry)
 	}
 	snap := cluster.BuildSnapshot(objects, cluster.Facts{
-		Now: w.Now, Settings: c.Settings, Labels: Labels(), NominationWindow: c.NominationWindow,
+		Now: w.Now, Settings: c.Settings, Labels: Labels(), NominationWindow: c.NominationWindow, LifecycleConditions: c.LifecycleConditions,
 	})
 	return snap, notes, nil
 }

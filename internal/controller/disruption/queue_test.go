@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
@@ -20,6 +21,7 @@ func recordedCommand(t *testing.T) (candidate, replacement func(*karpv1.NodeClai
 		Candidates: []string{"a", "b"}, Replacements: []string{"x"},
 	}
 	candidate = func(c *karpv1.NodeClaim) {
+		drifted(c)
 		if err := c.SetDisruptionCommand(&command); err != nil {
 			t.Fatal(err)
 		}
@@ -48,6 +50,22 @@ func TestARollbackKeepsTheReplacementOfADeletedNode(t *testing.T) {
 	wantRestored(t, f, "b")
 	if x := f.Claim("x"); x == nil || x.DeletionTimestamp != nil {
 		t.Error("the replacement is deleted")
+	}
+}
+
+// A node that matches its NodePool again, or a pod that got the room it waited for, is not disrupted although its replacement is ready.
+func TestAReplacementThatIsNotNeededAnyMore(t *testing.T) {
+	candidate, replacement := recordedCommand(t)
+	restored := func(c *karpv1.NodeClaim) { condition.Clear(c, karpv1.ConditionDrifted, controllertest.Start) }
+	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"),
+		controllertest.Claim("a", controllertest.Initialized, candidate, restored), controllertest.ReadyNode("a"),
+		controllertest.Claim("b", controllertest.Initialized, candidate, restored), controllertest.ReadyNode("b"),
+		controllertest.Claim("x", controllertest.Initialized, replacement), controllertest.ReadyNode("x"))
+	advance(t, newLoopWithTypes(f).Queue)
+	wantRestored(t, f, "a")
+	wantRestored(t, f, "b")
+	if x := f.Claim("x"); x != nil && x.DeletionTimestamp == nil {
+		t.Error("the replacement stays, and runs nothing")
 	}
 }
 

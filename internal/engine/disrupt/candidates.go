@@ -26,7 +26,7 @@ type View struct {
 	// Candidates are the nodes that nothing blocks from disruption, in the order of the snapshot.
 	Candidates []*Candidate
 	// BoundedDrain are the nodes that only their pods block, and with claims that have a terminationGracePeriod: drift may
-	// still replace them.
+	// still replace them, unless it is for the size of a pod.
 	BoundedDrain []*Candidate
 	// BlockedNodes are the other managed nodes, and those of Bounded.
 	BlockedNodes []Blocked
@@ -84,7 +84,7 @@ func (v *View) classify(i int) {
 	}
 	if why := v.podsBlock(n.Pods); why.Reason != "" {
 		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, why})
-		if n.Bounded {
+		if drainEnds(n) {
 			v.BoundedDrain = append(v.BoundedDrain, v.candidate(i))
 		}
 		return
@@ -92,7 +92,7 @@ func (v *View) classify(i int) {
 	if pod, group := v.groups.Tied(n.Pods); group != nil {
 		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, Because(PodGroupTogether,
 			"PodGroup has disruptionMode all and pods on %d nodes (Pod=%s/%s)", len(group.Nodes()), pod.Namespace, pod.Name)})
-		if n.Bounded {
+		if drainEnds(n) {
 			v.BoundedDrain = append(v.BoundedDrain, v.candidate(i))
 		}
 		return
@@ -106,6 +106,9 @@ func (v *View) classify(i int) {
 	}
 	v.Candidates = append(v.Candidates, c)
 }
+
+// drainEnds reports whether drift may replace a node that its pods block: its drain is bounded, and it did not drift for one pod.
+func drainEnds(n *snapshot.Node) bool { return n.Bounded && !n.DriftedForResize }
 
 // nodeBlocks returns the first reason, apart from its pods, why a node is blocked; empty if there is none.
 func (v *View) nodeBlocks(n *snapshot.Node) Why {

@@ -3,14 +3,12 @@ package disrupt
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Reasons of the condition Drifted. The cloud's reasons are checked after them.
@@ -18,23 +16,9 @@ const (
 	NodePoolDrifted      = "NodePoolDrifted"
 	RequirementsDrifted  = "RequirementsDrifted"
 	InstanceTypeNotFound = "InstanceTypeNotFound"
-	// ResizeDeferred is checked after the cloud's reasons, and only if the NodePool wants it: see DeferredResize.
+	// ResizeDeferred is checked after the cloud's reasons, and only if the NodePool wants it: see ResizeHistory.
 	ResizeDeferred = "ResizeDeferred"
 )
-
-// DeferredResize returns the pod of a node with a resize that the kubelet has deferred longest, and since when. Nil if there is none.
-// Pods of DaemonSets do not count: they are not moved, and come to the next node with the size of their template.
-func DeferredResize(pods []*corev1.Pod) (*corev1.Pod, time.Time) {
-	var longest *corev1.Pod
-	var since time.Time
-	for _, p := range pods {
-		at, deferred := snapshot.ResizeDeferredSince(p)
-		if deferred && snapshot.Reschedulable(p) && (longest == nil || at.Before(since)) {
-			longest, since = p, at
-		}
-	}
-	return longest, since
-}
 
 // DriftReason returns why a claim has drifted from its pool, by what both declare; empty if it has not. Missing hashes,
 // and hashes of different versions, are not compared.

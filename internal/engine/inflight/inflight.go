@@ -98,6 +98,14 @@ func Timeout(candidates int) time.Duration {
 	return min(max(time.Duration(candidates)*80*time.Millisecond, 10*time.Minute), time.Hour)
 }
 
+// reverted reports whether the command is for drift, and none of its candidates is drifted any more: an edit was reverted, or the pod that
+// waited for room has it.
+func (c *Command) reverted() bool {
+	return c.Record.Reason == karpv1.DisruptionDrifted && !slices.ContainsFunc(c.Candidates, func(claim *karpv1.NodeClaim) bool {
+		return condition.IsTrue(claim, karpv1.ConditionDrifted)
+	})
+}
+
 // Action is what is done about a command.
 type Action string
 
@@ -149,6 +157,8 @@ func Next(c Command, now time.Time) Step {
 		return Step{Action: RollBack, Why: Why{Code: NotCompleted}}
 	case missing != "" && !c.Created:
 		return Step{Action: RollBack, Why: Why{Code: NotCreated, Replacement: missing}}
+	case c.reverted():
+		return Step{Action: RollBack, Why: Why{Code: NotDrifted}}
 	case missing != "":
 		failed.Why = Why{Code: Lost, Replacement: missing}
 	case ready == len(c.Replacements):

@@ -54,8 +54,10 @@ func is(types ...string) func(*karpv1.NodeClaim) {
 // two is a command for two nodes of a pool, which started 4 minutes ago, with replacements that are so far.
 func two(states ...inflight.State) inflight.Command {
 	c := inflight.Command{
-		Record:     karpv1.DisruptionCommand{ID: "d-1", Reason: karpv1.DisruptionDrifted, Started: now.Add(-4 * time.Minute)},
-		Candidates: []*karpv1.NodeClaim{claim("a", "general"), claim("b", "general")}, Created: true, Timeout: inflight.Timeout(2),
+		Record: karpv1.DisruptionCommand{ID: "d-1", Reason: karpv1.DisruptionDrifted, Started: now.Add(-4 * time.Minute)},
+		Candidates: []*karpv1.NodeClaim{
+			claim("a", "general", is(karpv1.ConditionDrifted)), claim("b", "general", is(karpv1.ConditionDrifted)),
+		}, Created: true, Timeout: inflight.Timeout(2),
 	}
 	for i, s := range states {
 		c.Replacements = append(c.Replacements, inflight.Replacement{Name: []string{"x", "y", "z"}[i], Pool: "other", State: s})
@@ -70,6 +72,16 @@ func TestNext(t *testing.T) {
 		return c
 	}
 	gone := func(c *inflight.Command) { c.Candidates = nil }
+	matching := func(names ...string) func(*inflight.Command) {
+		return func(c *inflight.Command) {
+			for _, claim := range c.Candidates {
+				if slices.Contains(names, claim.Name) {
+					condition.Clear(claim, karpv1.ConditionDrifted, now)
+				}
+			}
+		}
+	}
+	unhealthy := func(c *inflight.Command) { c.Record.Reason = karpv1.DisruptionUnhealthy }
 	unseen := func(c *inflight.Command) { c.Created = false }
 	paused := func(c *inflight.Command) { c.Paused = "2 of 2 nodes did not come up" }
 	after := func(d time.Duration) func(*inflight.Command) {
@@ -107,6 +119,21 @@ func TestNext(t *testing.T) {
 		{name: "all are", command: two(initialized, initialized), want: inflight.Step{Action: inflight.Delete}},
 		{name: "all are, later than planned", command: with(two(initialized), after(time.Hour)), want: inflight.Step{Action: inflight.Delete}},
 		{name: "all are, and others do not come up", command: with(two(initialized), paused), want: inflight.Step{Action: inflight.Delete}},
+		{
+			name: "no node is drifted any more", command: with(two(initialized, initialized), matching("a", "b")),
+			want: inflight.Step{Action: inflight.RollBack, Why: inflight.Why{Code: inflight.NotDrifted}},
+			says: "its nodes are not drifted any more",
+		},
+		{
+			name: "no node is, and a replacement was deleted, which is no failure", command: with(two(missing), matching("a", "b")),
+			want: inflight.Step{Action: inflight.RollBack, Why: inflight.Why{Code: inflight.NotDrifted}},
+			says: "its nodes are not drifted any more",
+		},
+		{name: "one still is", command: with(two(initialized), matching("a")), want: inflight.Step{Action: inflight.Delete}},
+		{
+			name: "another reason than drift", command: with(with(two(initialized), matching("a", "b")), unhealthy),
+			want: inflight.Step{Action: inflight.Delete},
+		},
 		{
 			name: "one is not initialized in time", command: with(two(initialized, registered), after(10*time.Minute)),
 			want: inflight.Step{Action: inflight.RollBack, Why: inflight.Why{Code: inflight.Late, Ready: 1, Of: 2}, Failed: 1},

@@ -23,9 +23,17 @@ func TestAStepKeepsTheRules(t *testing.T) {
 		c.Created = rapid.Bool().Draw(t, "created")
 		c.Paused = rapid.SampledFrom([]string{"", "paused"}).Draw(t, "paused")
 		c.Record.Started = now.Add(-time.Duration(rapid.IntRange(0, 700).Draw(t, "age")) * time.Second)
+		drifted := len(c.Candidates) == 0
+		for _, candidate := range c.Candidates {
+			if rapid.Bool().Draw(t, "drifted") {
+				drifted = true
+			} else {
+				condition.Clear(candidate, karpv1.ConditionDrifted, now)
+			}
+		}
 		step := inflight.Next(c, now)
 		ready := !slices.ContainsFunc(c.Replacements, func(r inflight.Replacement) bool { return r.State != inflight.Initialized })
-		if waits := len(c.Candidates) > 0 && len(c.Replacements) > 0; (step.Action == inflight.Delete) != (waits && ready) {
+		if waits := len(c.Candidates) > 0 && len(c.Replacements) > 0; (step.Action == inflight.Delete) != (waits && ready && drifted) {
 			t.Errorf("%s with replacements %v", step.Action, c.Replacements)
 		}
 		if back := step.Action == inflight.RollBack; back != (step.Why.String() != "") || step.Failed > 0 && !back {

@@ -16,12 +16,14 @@ type Why struct {
 // Code is the kind of a Why.
 type Code string
 
-// The codes. After the first two, nothing is known against the replacements.
+// The codes. After the first three, nothing is known against the replacements.
 const (
 	// NotCompleted: a command without replacements was not carried out at once.
 	NotCompleted Code = "NotCompleted"
 	// NotCreated: a replacement does not exist, and maybe never did.
 	NotCreated Code = "NotCreated"
+	// NotDrifted: its candidates drifted, and are not drifted any more.
+	NotDrifted Code = "NotDrifted"
 	// Lost: a replacement existed, and is gone.
 	Lost Code = "Lost"
 	// Paused: the breaker has paused such commands.
@@ -37,6 +39,8 @@ func (w Why) String() string {
 		return "the process that started it did not complete it"
 	case NotCreated:
 		return fmt.Sprintf("the process that started it did not create replacement %q", w.Replacement)
+	case NotDrifted:
+		return "its nodes are not drifted any more"
 	case Lost:
 		return fmt.Sprintf("replacement %q was deleted", w.Replacement)
 	case Late:

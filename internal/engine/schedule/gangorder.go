@@ -14,24 +14,22 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxOrderTrials is how often pods of one gang may be tried on nodes to find out whether they fit in kube-scheduler's order: some
-// hundredths of a second. A larger gang is not tried: its plan is as likely to fit as that of any pods.
-const maxOrderTrials = 200_000
+// maxOrderTrials is how often pods of gangs may be tried on nodes, all together, to find out whether they fit in kube-scheduler's order:
+// some tenths of a second. Gangs that are left then are not tried: their part of the plan is as likely to fit as that of any pods.
+const maxOrderTrials = 1_000_000
 
 // inOrder is the plan, or one with more room for the gangs that do not fit on its nodes in the order of kube-scheduler. That takes the pods
 // of a gang, which have one priority, one by one by age, each to the node with the most room, and never takes one back: small pods may
 // fill the only node for a large one, and then it binds none of them. A node with room for the largest of the gang's pods in place of each
 // of them holds them in any order.
 //
-// Cost: for gangs with pods of different requests, their pods times the nodes, at most maxOrderTrials; and one more plan if such a gang
-// does not fit.
+// Cost: for gangs with pods of different requests, their pods times the nodes with room for one, at most maxOrderTrials; and one more plan
+// if such a gang does not fit.
 func inOrder(s *snapshot.Snapshot, groups snapshot.Groups, plan Plan, again func(*snapshot.Snapshot) Plan) Plan {
 	larger := map[types.UID]corev1.ResourceList{}
-	for _, m := range mixedGangs(s, groups, &plan) {
-		if !m.fits(s, &plan) {
-			for _, pod := range m.pods {
-				larger[pod.UID] = m.most
-			}
+	for _, m := range outOfOrder(s, groups, &plan) {
+		for _, pod := range m.pods {
+			larger[pod.UID] = m.most
 		}
 	}
 	if len(larger) == 0 {
@@ -47,13 +45,26 @@ func inOrder(s *snapshot.Snapshot, groups snapshot.Groups, plan Plan, again func
 	if other.Abandoned || len(other.Rejected) > len(plan.Rejected) {
 		return plan // limits, or capacity, leave no room for more
 	}
-	for _, m := range mixedGangs(s, groups, &other) {
-		if !m.fits(&roomy, &other) {
-			return plan
-		}
+	if len(outOfOrder(&roomy, groups, &other)) > 0 {
+		return plan
 	}
 	other.Stats.Steps += plan.Stats.Steps
 	return other
+}
+
+// outOfOrder are the gangs that do not fit in the order of kube-scheduler, of those that are tried.
+func outOfOrder(s *snapshot.Snapshot, groups snapshot.Groups, plan *Plan) (out []*mixedGang) {
+	gangs := mixedGangs(s, groups, plan)
+	if len(gangs) == 0 {
+		return nil
+	}
+	rooms := roomsOf(s, plan, gangs)
+	for _, m := range gangs {
+		if !m.fits(s, rooms) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // mixedGang is a gang with pods of different requests that a plan places.
@@ -119,7 +130,7 @@ func each(plan *Plan, f func(*corev1.Pod)) {
 	}
 }
 
-// roomFor is a node as kube-scheduler would find it before it tries the pods of a gang.
+// roomFor is a node with what a plan leaves of it.
 type roomFor struct {
 	labels      requirement.Set
 	undefined   map[string]bool
@@ -128,16 +139,33 @@ type roomFor struct {
 	free        corev1.ResourceList
 	// largest is the CPU of the largest of the gang's pods that the plan has there, in cores: of equal nodes, others take that.
 	largest float64
+	// own is true for a copy that one gang is tried on.
+	own bool
+}
+
+// copied is the room for one gang.
+func (n *roomFor) copied() *roomFor {
+	out := *n
+	out.free, out.own = n.free.DeepCopy(), true
+	return &out
+}
+
+// rooms are the nodes of a plan and those that exist. Gangs share them, since most nodes are the same for each.
+type rooms struct {
+	nodes []*roomFor
+	// of is the index of the node that has a pod of a gang.
+	of map[*corev1.Pod]int
+	// trials are how many are left.
+	trials int
 }
 
 // fits reports whether kube-scheduler finds nodes for as many of the gang's pods as it binds at once. Rules about other pods are left out:
 // the plan follows them.
-func (m *mixedGang) fits(s *snapshot.Snapshot, plan *Plan) bool {
-	if len(m.pods)*(len(s.Nodes)+len(plan.Launches)) > maxOrderTrials {
+func (m *mixedGang) fits(s *snapshot.Snapshot, all *rooms) bool {
+	nodes := m.nodes(all)
+	if all.trials -= len(m.pods) * len(nodes); all.trials < 0 {
 		return true
 	}
-	nodes := m.nodes(s, plan)
-	slices.SortStableFunc(nodes, func(a, b *roomFor) int { return cmp.Compare(b.largest, a.largest) })
 	placed := 0
 	for _, pod := range m.pods {
 		requests := s.Settings.Compared(&pod.Spec, snapshot.Requests(pod))
@@ -145,27 +173,64 @@ func (m *mixedGang) fits(s *snapshot.Snapshot, plan *Plan) bool {
 		if err != nil {
 			continue
 		}
-		var best *roomFor
-		for _, n := range nodes {
-			if n.takes(pod, requests, selection) && (best == nil || n.leastAllocated(requests) > best.leastAllocated(requests)) {
-				best = n
+		best := -1
+		for i, n := range nodes {
+			if n.takes(pod, requests, selection) && (best < 0 || n.leastAllocated(requests) > nodes[best].leastAllocated(requests)) {
+				best = i
 			}
 		}
-		if best != nil {
-			take(best.free, requests)
-			placed++
+		if best < 0 {
+			continue
 		}
+		if !nodes[best].own {
+			nodes[best] = nodes[best].copied()
+		}
+		take(nodes[best].free, requests)
+		placed++
 	}
 	return placed >= min(m.group.Need(0), len(m.pods))
 }
 
-// nodes are those that exist and those of the plan, with all pods but those of the gang.
-func (m *mixedGang) nodes(s *snapshot.Snapshot, plan *Plan) (out []*roomFor) {
-	members := make(map[*corev1.Pod]bool, len(m.pods))
+// nodes are those with room for one of the gang's pods, as kube-scheduler finds them before it tries the first.
+func (m *mixedGang) nodes(all *rooms) (out []*roomFor) {
+	changed := map[int]*roomFor{}
+	least := snapshot.Requests(m.pods[0])[corev1.ResourceCPU]
 	for _, pod := range m.pods {
-		members[pod] = true
+		requests := snapshot.Requests(pod)
+		if cpu := requests[corev1.ResourceCPU]; cpu.Cmp(least) < 0 {
+			least = cpu
+		}
+		i, has := all.of[pod]
+		if !has {
+			continue
+		}
+		if changed[i] == nil {
+			changed[i] = all.nodes[i].copied()
+		}
+		changed[i].largest = max(changed[i].largest, requests.Cpu().AsApproximateFloat64())
+		give(changed[i].free, requests)
 	}
-	inGang := func(pod *corev1.Pod) bool { return members[pod] }
+	for i, n := range all.nodes {
+		if own := changed[i]; own != nil {
+			n = own
+		}
+		if free := n.free[corev1.ResourceCPU]; least.IsZero() || free.Cmp(least) >= 0 {
+			out = append(out, n)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *roomFor) int { return cmp.Compare(b.largest, a.largest) })
+	return out
+}
+
+// roomsOf are the nodes that exist and those of the plan, with all pods that they run or get.
+func roomsOf(s *snapshot.Snapshot, plan *Plan, gangs []*mixedGang) *rooms {
+	out := &rooms{of: map[*corev1.Pod]int{}, trials: maxOrderTrials}
+	member := map[*corev1.Pod]bool{}
+	for _, m := range gangs {
+		for _, pod := range m.pods {
+			member[pod] = true
+		}
+	}
 	planned := map[string][]*corev1.Pod{}
 	for i := range plan.Placements {
 		planned[plan.Placements[i].Node] = plan.Placements[i].Pods
@@ -173,6 +238,16 @@ func (m *mixedGang) nodes(s *snapshot.Snapshot, plan *Plan) (out []*roomFor) {
 	moving := map[types.UID]bool{}
 	for _, pod := range s.Pods {
 		moving[pod.UID] = true
+	}
+	add := func(r *roomFor, pods []*corev1.Pod) {
+		r.free = r.allocatable.DeepCopy()
+		for _, pod := range pods {
+			take(r.free, snapshot.Requests(pod))
+			if member[pod] {
+				out.of[pod] = len(out.nodes)
+			}
+		}
+		out.nodes = append(out.nodes, r)
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -184,8 +259,7 @@ func (m *mixedGang) nodes(s *snapshot.Snapshot, plan *Plan) (out []*roomFor) {
 		if !n.Initialized {
 			r.undefined = s.Labels.WellKnown
 		}
-		r.fill(slices.Concat(running, planned[n.Name]), inGang)
-		out = append(out, r)
+		add(r, slices.Concat(running, planned[n.Name]))
 	}
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
@@ -193,7 +267,7 @@ func (m *mixedGang) nodes(s *snapshot.Snapshot, plan *Plan) (out []*roomFor) {
 			labels: l.Requirements, undefined: s.Labels.WellKnown, taints: l.Pool.Spec.Template.Spec.Taints,
 			allocatable: smallest(l.InstanceTypes),
 		}
-		r.fill(l.Pods, inGang)
+		add(r, l.Pods)
 		daemons := l.Requests.DeepCopy() // with what the plan takes for the pods
 		for _, pod := range l.Pods {
 			counted := s.Recreated[pod.UID]
@@ -203,7 +277,6 @@ func (m *mixedGang) nodes(s *snapshot.Snapshot, plan *Plan) (out []*roomFor) {
 			take(daemons, counted)
 		}
 		take(r.free, daemons)
-		out = append(out, r)
 	}
 	return out
 }
@@ -221,25 +294,21 @@ func smallest(types []*catalog.InstanceType) corev1.ResourceList {
 	return out
 }
 
-// fill sets what is free beside the pods that are not in the gang, and notes the largest of those that are.
-func (n *roomFor) fill(pods []*corev1.Pod, inGang func(*corev1.Pod) bool) {
-	n.free = n.allocatable.DeepCopy()
-	for _, pod := range pods {
-		requests := snapshot.Requests(pod)
-		if inGang(pod) {
-			n.largest = max(n.largest, requests.Cpu().AsApproximateFloat64())
-			continue
-		}
-		take(n.free, requests)
-	}
-}
-
 // take subtracts amounts.
 func take(from, amounts corev1.ResourceList) {
 	for name, q := range amounts {
 		left := from[name].DeepCopy()
 		left.Sub(q)
 		from[name] = left
+	}
+}
+
+// give is the opposite of take.
+func give(to, amounts corev1.ResourceList) {
+	for name, q := range amounts {
+		sum := to[name].DeepCopy()
+		sum.Add(q)
+		to[name] = sum
 	}
 }
 

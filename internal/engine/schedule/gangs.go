@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
@@ -24,7 +25,8 @@ func (sv *solver) solveQueue(queue []*queuedPod, budget Budget) Plan {
 // fits with the groups before it, and the others leave their room.
 //
 // Invariant: no group is short in the plan of the groups that are in. Cost: one plan if all gangs fit. Otherwise groups are tried by
-// halves, which is about k*log(n) plans if k of n groups do not fit, and at most maxGangPlans; they have one budget of lookahead together.
+// halves, which is about k*log(n) plans if k of n groups do not fit; see admitLong if that is more than maxGangPlans, which is the bound.
+// The plans have one budget of lookahead together.
 func (g *gangSearch) search() Plan {
 	plan := g.solve()
 	if short := g.short(&plan); !plan.Abandoned && len(short) > 0 {
@@ -32,9 +34,12 @@ func (g *gangSearch) search() Plan {
 		for _, group := range tried {
 			g.members[group].why = &Reason{Code: BudgetSpent, Rule: &rejection.Rule{Bound: &rejection.Bound{Of: rejection.StepsOfPlan}}}
 		}
-		if len(tried) == 1 {
+		switch {
+		case len(tried) == 1:
 			g.members[tried[0]].why = g.shortReason(short, tried[0])
-		} else {
+		case len(short)*bits.Len(uint(len(tried))) > maxGangPlans:
+			g.admitLong(tried, short)
+		default:
 			g.admit(tried[:len(tried)/2])
 			g.admit(tried[len(tried)/2:])
 		}
@@ -159,6 +164,30 @@ func (g *gangSearch) admit(groups []*snapshot.Group) {
 	}
 	g.admit(groups[:len(groups)/2])
 	g.admit(groups[len(groups)/2:])
+}
+
+// admitLong takes those of the groups in that fit, where so many are short that the plans do not suffice to find them by halves: those that
+// fit would wait for them in each pass. So the groups that are not short come first, and then each of the others alone; if there are more
+// than plans, namespaces and their groups take turns.
+//
+// One of the others that would fit before the groups that come first waits for what these leave. It is not overtaken for long:
+// kube-scheduler tries it before them, on their nodes, too.
+func (g *gangSearch) admitLong(tried []*snapshot.Group, short []shortGang) {
+	var others []*snapshot.Group
+	for _, s := range short {
+		others = append(others, s.group)
+		g.members[s.group].why = g.shortReason(short, s.group)
+	}
+	first := slices.DeleteFunc(slices.Clone(tried), func(group *snapshot.Group) bool { return slices.Contains(others, group) })
+	if len(first) > 0 {
+		g.admit(first)
+	}
+	if len(others) > maxGangPlans-g.plans {
+		others = inTurn(others, turnOf(g.sv.s.Now))
+	}
+	for _, group := range others {
+		g.admit([]*snapshot.Group{group})
+	}
 }
 
 // shortGang is a group of which too few pods have nodes in a plan.

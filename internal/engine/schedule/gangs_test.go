@@ -1,12 +1,14 @@
 package schedule_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,6 +93,43 @@ func TestAGangThatDoesNotFitLeavesItsRoom(t *testing.T) {
 	if got, want := placedPods(p), map[string]int{"": 3}; !maps.Equal(got, want) {
 		t.Errorf("placed %v, want %v", got, want)
 	}
+}
+
+// crowd are n gangs of which one pod fits and the other does not, and the gang "late", which fits.
+func crowd(n int, limit string) *snapshot.Snapshot {
+	groups := []*schedulingv1beta1.PodGroup{Gang("late", 2)}
+	pods := gangPods(2, "late", n)
+	for i := range n {
+		name := fmt.Sprintf("crowd-%02d", i)
+		groups = append(groups, Gang(name, 2))
+		pods = append(append(pods, gangPods(1, name, i)...), gangPods(1, name+"-large", i, InGroup(name), Requests("cpu", "99"))...)
+	}
+	return WithGroups(World([]snapshot.Pool{Pool("general", onePodNodes(), Limit("nodes", limit))}, pods...), groups...)
+}
+
+// Planning by halves would find some of the gangs that do not fit in each pass, the same ones in the next.
+func TestGangsThatFitNowhereHoldUpNoOther(t *testing.T) {
+	p := solveValid(t, crowd(60, "1000"))
+	if diff := cmp.Diff(map[string]int{"late": 2}, placedPods(p)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, r := range p.Rejected {
+		if !strings.Contains(wording.Reason(r.Reasons[0]), "1 of its 2 pods fit") {
+			t.Errorf("%s: %s", r.Pod.Name, wording.Reason(r.Reasons[0]))
+		}
+	}
+}
+
+// Those that do not fit take the room in the plan of all, so that the other seems not to fit, either.
+func TestAGangAmongManyThatFitNowhereHasItsTurn(t *testing.T) {
+	s := crowd(60, "2")
+	for range 40 { // passes
+		if p := solveValid(t, s); placedPods(p)["late"] == 2 {
+			return
+		}
+		s.Now = s.Now.Add(10 * time.Second)
+	}
+	t.Error("it gets no nodes in 40 passes")
 }
 
 func TestOfTwoGangsTheFirstInTheQueueGetsTheRoom(t *testing.T) {
@@ -186,6 +225,21 @@ func TestHeldGroupsGetNoNodes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// kube-scheduler fails for the group before it tries a pod: those that have completed count as members, and not as scheduled.
+func TestAGangOfWhichTooFewPodsHaveNotCompletedGetsNoNodes(t *testing.T) {
+	s := WithGroups(World([]snapshot.Pool{Pool("general", onePodNodes())}, gangPods(4, "train", 0)...), Gang("train", 6))
+	for _, done := range gangPods(2, "done", 0, InGroup("train")) {
+		done.Status.Phase = corev1.PodSucceeded
+		s.PodGroups[0].Members = append(s.PodGroups[0].Members, done)
+	}
+	p := solveValid(t, s)
+	const want = "needs nodes for 6 pods at the same time (gang.minCount): 4 of its 4 pods fit. No others wait for a node: the rest of " +
+		"the group has completed, or is leaving"
+	if len(p.Launches) != 0 || len(p.Rejected) != 4 || !strings.Contains(wording.Reason(p.Rejected[0].Reasons[0]), want) {
+		t.Errorf("%d launches, rejected %+v", len(p.Launches), p.Rejected)
 	}
 }
 

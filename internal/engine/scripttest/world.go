@@ -402,6 +402,7 @@ func (w *world) passArguments(edit func(func(*snapshot.Node))) arguments {
 			edit(func(n *snapshot.Node) { n.DriftedAt = w.snap.Now.Add(-d) })
 			return err
 		},
+		"-resize": func(_, _ string) error { edit(func(n *snapshot.Node) { n.DriftedForResize = true }); return nil },
 		"unhealthy": func(_, v string) error {
 			d, err := duration(v)
 			edit(func(n *snapshot.Node) {

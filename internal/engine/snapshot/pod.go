@@ -122,11 +122,11 @@ func (s *Snapshot) Waiting() (out []*corev1.Pod) {
 }
 
 // ResizeDeferredSince returns the time from which the kubelet has deferred the resize of a bound pod: its node has no room for it now.
-// It is false for any other pod.
+// It is false for any other pod, and while no time is known.
 func ResizeDeferredSince(p *corev1.Pod) (time.Time, bool) {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonDeferred {
-			return c.LastTransitionTime.Time, true
+			return c.LastTransitionTime.Time, !c.LastTransitionTime.IsZero()
 		}
 	}
 	return time.Time{}, false

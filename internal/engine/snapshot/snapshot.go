@@ -174,6 +174,9 @@ type Node struct {
 	Consolidatable bool
 	// DriftedAt is since when the claim has been drifted; zero if it is not.
 	DriftedAt time.Time
+	// DriftedForResize is true if the only cause is a pod that waits for room (ResizeDeferred): what protects pods keeps such a node, even
+	// if its drain is Bounded.
+	DriftedForResize bool
 	// MaintenancePlanned is true if somebody announces that the node will change: of nodes that may be disrupted, it goes first.
 	MaintenancePlanned bool
 	// Bounded is true if the claim has a terminationGracePeriod, which bounds the drain of its node.

@@ -32,6 +32,9 @@ func (s Style) podGroup(g *rejection.GroupOfPods) Clause {
 	}
 	out := fmt.Sprintf("PodGroup %q needs nodes for %d pods at the same time (gang.minCount): %s", g.Name, g.MinCount, fit)
 	if g.Why == nil {
+		if g.Placed == g.Pods {
+			out += ". No others wait for a node: the rest of the group has completed, or is leaving"
+		}
 		return clause(None, "%s", out)
 	}
 	where := ""

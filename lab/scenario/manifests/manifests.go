@@ -52,6 +52,8 @@ const (
 	// DisruptionPool is a NodePool with variable disruption settings, and its EC2NodeClass. Variables: CLUSTER_NAME,
 	// AMI_ALIAS, CPUS (a JSON list), CAPACITY_TYPE, EXPIRE_AFTER, CONSOLIDATE_AFTER, BUDGET.
 	DisruptionPool = "disruption-pool.yaml"
+	// PatchNodeStatus lets the controller patch the status of Nodes.
+	PatchNodeStatus = "patch-node-status.yaml"
 	// PatchPods lets the controller patch pods.
 	PatchPods = "patch-pods.yaml"
 	// DisruptionWorkload are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; an instance of

@@ -35,6 +35,8 @@ const (
 	// recheckInterval is the time between two checks of a claim when none of its objects changes: AMIs, subnets and
 	// offerings change without an event.
 	recheckInterval = 5 * time.Minute
+	// resizeRecheckInterval is that of a claim which has drifted since a pod waits for room: once another pod leaves, nothing is replaced.
+	resizeRecheckInterval = 20 * time.Second
 	// offeredMinAge is the age at which the check of a claim's instance type begins: it was offered when the claim
 	// launched.
 	offeredMinAge = time.Hour
@@ -61,6 +63,8 @@ type Reconciler struct {
 	mu sync.Mutex
 	// offered is the time when the instance type of a claim was last found in the catalog.
 	offered map[types.UID]time.Time
+	// resizes are the pods that nodes were marked for. A restart forgets them: pods wait for the shortest time again.
+	resizes disrupt.ResizeHistory
 }
 
 // Register adds the reconciler to mgr.
@@ -172,16 +176,20 @@ func (r *Reconciler) resizeDeferred(
 	if err != nil {
 		return "", "", 0, err
 	}
-	pod, since := disrupt.DeferredResize(pods)
+	now := r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pod, since, due := r.resizes.Next(pods, after, now)
 	if pod == nil {
 		return "", "", recheckInterval, nil
 	}
-	if left := since.Add(after).Sub(r.Now()); left > 0 {
+	if left := due.Sub(now); left > 0 {
 		return "", "", min(left, recheckInterval), nil
 	}
+	r.resizes.Note(pod, now)
 	message = fmt.Sprintf("The node has no room for the resize of pod %s/%s, which waits since %s", pod.Namespace, pod.Name,
 		since.UTC().Format(time.RFC3339))
-	return disrupt.ResizeDeferred, message, recheckInterval, nil
+	return disrupt.ResizeDeferred, message, resizeRecheckInterval, nil
 }
 
 // typeOffered reports whether the node class still offers what the claim has launched.

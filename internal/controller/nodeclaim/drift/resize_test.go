@@ -15,12 +15,14 @@ import (
 
 // resizePending is a pod with a resize that the kubelet has not carried out since so long before the start, and why.
 func resizePending(reason string, ago time.Duration, change ...func(*corev1.Pod)) *corev1.Pod {
-	return controllertest.Pod("web", "node-a", append(change, func(p *corev1.Pod) {
+	return controllertest.Pod("web", "node-a", append([]func(*corev1.Pod){func(p *corev1.Pod) {
+		controller := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web", Controller: &controller}}
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason,
 			LastTransitionTime: metav1.NewTime(controllertest.Start.Add(-ago)),
 		})
-	})...)
+	}}, change...)...)
 }
 
 // A node without room for the resize of a pod is replaced if its pool wants that.
@@ -40,6 +42,19 @@ func TestNodesWithDeferredResizesDrift(t *testing.T) {
 		controller := true
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", Controller: &controller}}
 	}
+	bare := func(p *corev1.Pod) { p.OwnerReferences = nil }
+	leaving := func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{"example.com/waits"}
+	}
+	keep := func(value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: value}
+			p.Status.StartTime = &metav1.Time{Time: controllertest.Start.Add(-2 * hour)}
+		}
+	}
+	timeless := func(p *corev1.Pod) {
+		p.Status.Conditions[len(p.Status.Conditions)-1].LastTransitionTime = metav1.Time{}
+	}
 	for _, tt := range []struct {
 		name  string
 		pool  *karpv1.NodePool
@@ -56,6 +71,16 @@ func TestNodesWithDeferredResizesDrift(t *testing.T) {
 		{name: "no node of the type could have room", pool: pool(wants("10m")), pod: resizePending(corev1.PodReasonInfeasible, hour)},
 		{name: "a static pool", pool: pool(wants("10m"), static), pod: resizePending(deferred, hour)},
 		{name: "a pod of a DaemonSet", pool: pool(wants("10m")), pod: resizePending(deferred, hour, ofDaemonSet)},
+		{name: "a pod that no eviction brings back", pool: pool(wants("10m")), pod: resizePending(deferred, hour, bare)},
+		{name: "a pod that leaves", pool: pool(wants("10m")), pod: resizePending(deferred, hour, leaving)},
+		{name: "a protected pod", pool: pool(wants("10m")), pod: resizePending(deferred, hour, keep("true"))},
+		{name: "a protected pod, for a time", pool: pool(wants("10m")), pod: resizePending(deferred, hour, keep("3h"))},
+		{name: "after that time", pool: pool(wants("10m")), pod: resizePending(deferred, hour, keep("1h")), want: "ResizeDeferred"},
+		{name: "nobody knows since when", pool: pool(wants("10m")), pod: resizePending(deferred, hour, timeless)},
+		{name: "not yet, by a clock that is ahead", pool: pool(wants("10m")), pod: resizePending(deferred, -hour)},
+		{name: "the annotation is empty", pool: pool(wants("")), pod: resizePending(deferred, hour)},
+		{name: "the annotation is negative", pool: pool(wants("-10m")), pod: resizePending(deferred, hour)},
+		{name: "the annotation is very long", pool: pool(wants("2562047h")), pod: resizePending(deferred, hour)},
 		{
 			name: "another reason comes first", pool: pool(wants("10m")), pod: resizePending(deferred, hour),
 			cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift",
@@ -65,7 +90,10 @@ func TestNodesWithDeferredResizesDrift(t *testing.T) {
 			claim := controllertest.Claim("a", large)
 			f := controllertest.New(t, []client.Object{controllertest.Class(), claim, tt.pool, tt.pod}...)
 			result := f.Reconcile(reconciler(f, &tt.cloud), "a")
-			if tt.again == 0 {
+			switch {
+			case tt.want == "ResizeDeferred":
+				tt.again = resizeRecheckInterval
+			case tt.again == 0:
 				tt.again = recheckInterval
 			}
 			if got := reasonOf(f); got != tt.want || result.RequeueAfter != tt.again {
@@ -95,5 +123,30 @@ func TestDriftNamesThePodWithADeferredResize(t *testing.T) {
 	f.Do(f.API.Status().Update(t.Context(), pod))
 	if f.Reconcile(r, "a"); reasonOf(f) != "" {
 		t.Errorf("%q after the resize", reasonOf(f))
+	}
+}
+
+// The pod that comes back, and waits for the same resize again, waits twice as long before another node is replaced.
+func TestTheNextDeferredResizeWaitsLonger(t *testing.T) {
+	pool := controllertest.Pool("general", func(p *karpv1.NodePool) {
+		p.Annotations = map[string]string{karpv1.AnnotationReplaceDeferredResize: "10m"}
+	})
+	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", large), pool, resizePending("Deferred", 10*time.Minute))
+	r := reconciler(f, &fakeCloud{})
+	f.Reconcile(r, "a")
+	if reasonOf(f) != "ResizeDeferred" {
+		t.Fatalf("%q", reasonOf(f))
+	}
+	f.Do(f.API.Delete(t.Context(), resizePending("Deferred", 0)))
+	f.Clock = f.Clock.Add(time.Minute)
+	f.Do(f.API.Create(t.Context(), resizePending("Deferred", -time.Minute, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(f.Clock) })))
+	for _, after := range []struct {
+		time.Duration
+		want string
+	}{{0, ""}, {10 * time.Minute, ""}, {10*time.Minute - 1, ""}, {1, "ResizeDeferred"}} {
+		f.Clock = f.Clock.Add(after.Duration)
+		if f.Reconcile(r, "a"); reasonOf(f) != after.want {
+			t.Errorf("%q at %v, want %q", reasonOf(f), f.Clock, after.want)
+		}
 	}
 }

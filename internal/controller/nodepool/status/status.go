@@ -90,8 +90,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	for _, f := range support.UnsupportedNodePool(pool) {
 		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect", "%s: %s", f.Path, f.Message)
 	}
-	if _, err := pool.ReplaceDeferredResize(); err != nil {
+	if after, err := pool.ReplaceDeferredResize(); err != nil {
 		r.Events.WarnEvery(time.Hour, pool, "InvalidAnnotation", "No node is replaced for a deferred resize: %v", err)
+	} else if after > 0 && pool.Spec.Replicas != nil {
+		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect",
+			"annotation %s: spec.replicas is set, and such a pool launches the same nodes again", karpv1.AnnotationReplaceDeferredResize)
 	}
 	if pool.Spec.Replicas != nil && !r.StaticCapacity {
 		r.Events.WarnEvery(

@@ -88,6 +88,37 @@ func TestInvalidPool(t *testing.T) {
 	}
 }
 
+func TestAnnotationsWithoutEffectAreNamed(t *testing.T) {
+	replicas := int64(2)
+	for _, tt := range []struct {
+		value    string
+		replicas *int64
+		want     string
+	}{
+		{value: "10m"},
+		{value: "", want: `"" is not a duration, such as 10m`},
+		{value: "5 m", want: `"5 m" is not a duration, such as 10m`},
+		{value: "Never", want: `"Never" is not a duration, such as 10m`},
+		{value: "５m", want: `"５m" is not a duration, such as 10m`},
+		{value: "9999999h", want: `"9999999h" is not a duration, such as 10m`},
+		{value: "-10m", want: "-10m is shorter than 5m0s"},
+		{value: "1s", want: "1s is shorter than 5m0s"},
+		{value: "10m", replicas: &replicas, want: "spec.replicas is set, and such a pool launches the same nodes again"},
+	} {
+		t.Run(tt.value, func(t *testing.T) {
+			f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) {
+				p.Annotations, p.Spec.Replicas = map[string]string{karpv1.AnnotationReplaceDeferredResize: tt.value}, tt.replicas
+			}))
+			f.Reconcile(reconciler(f), "general")
+			const about = "annotation " + karpv1.AnnotationReplaceDeferredResize + ": "
+			events := strings.Join(f.RecordedEvents(), "\n")
+			if said := strings.Contains(events, about); said != (tt.want != "") || !strings.Contains(events, tt.want) {
+				t.Errorf("events %s", events)
+			}
+		})
+	}
+}
+
 func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 	replicas := int64(2)
 	f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }))

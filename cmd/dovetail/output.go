@@ -133,7 +133,7 @@ func columnsOf(out io.Writer) int {
 	return max(width, narrowest)
 }
 
-// fitted is a report whose lines fit a terminal.
+// fitted is a report with lines that fit a terminal.
 type fitted struct {
 	printedTo
 	width int

@@ -25,7 +25,8 @@ func (r Report) Text(w io.Writer, width int) error {
 		}
 		p.Labeled(fmt.Sprintf("%-11s  %-17s  ", result.Status, result.Check), indent, line)
 	}
-	p.Line("%s, %s, %d not checked", report.Plural(r.Count(Obstacle), "obstacle"), report.Plural(r.Count(Warning), "warning"), r.Count(NotChecked))
+	p.Line("%s, %s, %d not checked", report.Plural(r.Count(Obstacle), "obstacle"),
+		report.Plural(r.Count(Warning), "warning"), r.Count(NotChecked))
 	_, err := p.WriteTo(w)
 	return err
 }

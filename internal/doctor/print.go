@@ -33,7 +33,7 @@ func (r Report) Table(w io.Writer, width int) error {
 // told adds prose behind a label. Its line breaks stay.
 func told(p *report.Page, label, text string) {
 	rest := strings.Repeat(" ", len(label))
-	for line := range strings.Lines(text) {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		p.Labeled(label, rest, line)
 		label = rest
 	}

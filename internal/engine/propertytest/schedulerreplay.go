@@ -153,10 +153,13 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 	d := r.random
 	c, existing, todo := r.launched(replay)
 	var stuck []binding
-	late := map[string]int{}
+	// How often each pod found no place, with the pods that terminate and without them: one that follows such a pod finds none once that is
+	// gone, and would come first from then on, where it may have to come last.
+	lateWith, lateWithout := map[string]int{}, map[string]int{}
 	for try := range ordersPerReplay {
-		from := c
+		from, late := c, lateWith
 		if try/2%2 == 1 {
+			late = lateWithout
 			from = c.withoutTerminating()
 			for _, node := range from.joining() { // those that pods kept off which are gone now
 				from.startDaemons(node)

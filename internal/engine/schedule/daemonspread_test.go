@@ -128,3 +128,20 @@ func TestNewDomainsMakeNoRoomByPodsThatWait(t *testing.T) {
 		}},
 	})
 }
+
+// TestNodesWithoutADaemonSetTakePodsOnceADomainIsOut: each node on demand brings a pod of the DaemonSet, with which another is too many on
+// the host. So nothing can be launched there for pods that spread over capacity types, too, and they come to spot, although more than
+// maxSkew are there.
+func TestNodesWithoutADaemonSetTakePodsOnceADomainIsOut(t *testing.T) {
+	amd := WithLabel(Type("amd", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "amd64")
+	arm := WithLabel(Type("arm", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "arm64")
+	types := []*catalog.InstanceType{WithOfferings(amd, Offering("z2", "spot", 0.1)), WithOfferings(arm, Offering("z2", "on-demand", 0.1))}
+	pods := append(Pods(2, "w", Labeled("app", "web"), Spread(Host, 1, "web")),
+		Pod("x", Labeled("app", "web"), Spread(Host, 1, "web"), Spread(Capacity, 1, "web")))
+	agent := Pod("agent", Labeled("app", "web"), Selects(Arch, "arm64"))
+	checkPlans(t, []planCase{
+		{"hosts that begin with one", daemons(World([]snapshot.Pool{Pool("general", types)}, pods...), agent), []string{
+			"general amd: w", "general amd: w", "general amd: x",
+		}},
+	})
+}

@@ -77,6 +77,8 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			886, 2034, 5106, // two DaemonSets want one host port; domains that do not exist held back the first pod
 			12691, // room was kept for two DaemonSets of which one runs
 			1032,  // one of two DaemonSets that want one host port comes, and both count
+			13897, // the order in which pods fit was not found: pods follow one that terminates, and must come last
+			15484, // a running pod keeps one of two DaemonSets that want one host port off the node
 		}},
 		{name: "full hosts", world: propertytest.FullHostsWorld, seeds: 5_000_000, mended: []uint64{
 			20506, 20598, 20804, 21402, // pods that may not count, DaemonSets' among them, held others back in the only domain
@@ -102,6 +104,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			4511, 4978, // two DaemonSets want one host port, and do not run on the same nodes
 			12062, // the checker wanted a pod on a node without the driver that it needs
 			4843,  // the checker wanted pods where another pod's anti-affinity keeps them out
+			1414,  // only types without a DaemonSet take the pod, once a domain is out
 		}},
 		{name: "fields of pods", world: propertytest.PodFieldsWorld, seeds: 11_000_000, mended: []uint64{
 			4123, 8982, 9164, // the next plan's nodes had the names of this plan's

@@ -86,6 +86,17 @@ func TestDaemonsThatWantOneHostPort(t *testing.T) {
 			daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))),
 			[]string{"general m.small: f"},
 		},
+		{
+			"a follower of one, and a running pod keeps the other off",
+			daemons(withNodes(world(follower), occupied("old", "z2", Pod("keeper", Apart(Zone, "other")))), web, other(Labeled("app", "other"))),
+			[]string{"general m.small z2: f"},
+		},
+		{
+			"a follower of one, and a running pod keeps the other off in another zone",
+			daemons(withNodes(world(Pod("f", Near(Host, "web"), Selects(Zone, "z2"))), occupied("old", "z1", Pod("keeper", Apart(Zone, "other")))),
+				web, other(Labeled("app", "other"))),
+			[]string{"unschedulable (Topology): f"},
+		},
 	})
 }
 

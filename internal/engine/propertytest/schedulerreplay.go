@@ -231,19 +231,23 @@ func (c *Cluster) bindNominated() {
 	}
 }
 
-// withoutTerminating is the cluster once the pods that terminate are gone.
+// withoutTerminating is the cluster once the pods that terminate are gone, and nodes that are being deleted and have none but DaemonSets'
+// left: nothing holds such a node up. Until it is gone, it is the host with the fewest pods, and pods that spread over hosts wait for that.
 func (c *Cluster) withoutTerminating() *Cluster {
 	out := c.Copy()
 	for _, n := range out.Nodes {
 		n.Pods = slices.DeleteFunc(n.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		drained := !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return !snapshot.DaemonOwned(p) })
+		n.Gone = n.Gone || drained && n.Existing != nil && n.Existing.Deleting
 	}
 	return out
 }
 
-// withTerminatingOf is the cluster with those pods of another that terminate.
+// withTerminatingOf is the cluster with those pods of another that terminate, and the nodes that go once they are gone.
 func (c *Cluster) withTerminatingOf(other *Cluster) *Cluster {
 	out := c.withoutTerminating()
 	for i, n := range other.Nodes {
+		out.Nodes[i].Gone = n.Gone
 		for _, p := range n.Pods {
 			if p.DeletionTimestamp != nil {
 				out.Nodes[i].Pods = append(out.Nodes[i].Pods, p)

@@ -39,6 +39,7 @@ func newPortfolio(sv *solver, a attempt) *portfolio {
 	sv.market, sv.abandoned = market{}, false
 	sv.topology.ResetHostFloors()
 	sv.topology.ResetForesight()
+	sv.placeFirst()
 	sv.keepEntangledHosts(a.queue)
 	sv.findCrossRules(a.queue)
 	a.how, a.ceiling = firstFit, math.Inf(1)

@@ -208,6 +208,16 @@ func (g *Group) endBriefRelease() {
 	}
 }
 
+// FillsUp reports whether pods of the plan on existing nodes are too many in a domain for pods of the spread that it does not count, with so
+// many that it counts on planned nodes there. Those on existing nodes wait for no node. Spread only.
+func (g *Group) FillsUp(domain string, onPlanned int) bool {
+	if g.arrivals != nil {
+		onPlanned += g.arrivals.brought[domain]
+	}
+	n := g.counts[domain] - onPlanned
+	return n > g.CountBefore(domain) && n-g.minCount() > g.maxSkew
+}
+
 // mayBeIn reports whether the planned node counts for the group and may come up in the domain.
 func (r *Registry) mayBeIn(g *Group, n *NewNode, domain string) bool {
 	if !g.filter.admits(n.Labels, n.Pool.Taints, r.labels.WellKnown) || !slices.Contains(r.DomainsOf(g, n.Labels), domain) {

@@ -120,7 +120,10 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			1073, // a pod on a node that does not count made room in its zone, which was not stated
 		}},
 		{name: "storage capacity", world: propertytest.StorageCapacityWorld, seeds: 19_000_000},
-		{name: "nodes in flight", world: propertytest.InFlightWorld, seeds: 21_000_000},
+		{name: "nodes in flight", world: propertytest.InFlightWorld, seeds: 21_000_000, mended: []uint64{
+			3547, // a new node made a zone beside which nominated pods were too many
+			3901, // nominated pods rest on one that the plan had for an existing node
+		}},
 		{name: "deleting nodes", world: propertytest.DeletingWorld, seeds: 23_000_000, mended: []uint64{
 			555, 826, // DaemonSets' pods on nodes that leave
 			2192, 2216, 2826, // pods that spread over hosts wait until an empty node is gone

@@ -104,7 +104,7 @@ func (r *run) plan() (o *outcome, again bool) {
 	}
 	// After the exact cover, which replaces nodes, since all of these count pods on nodes. The first that finds something is
 	// enough: the run is repeated, and looks for the others again.
-	if r.intrusions() || r.hostsTooFull() || r.foundersMisled() || r.daemonsTooMany() || r.postpone() {
+	if r.intrusions() || r.hostsTooFull() || r.foundersMisled() || r.daemonsTooMany() || r.postpone() || r.nominatedTooMany() {
 		return nil, true
 	}
 	bins := r.bins.Len()
@@ -189,8 +189,10 @@ func (r *run) applyNominations(queue []*queuedPod) []*queuedPod {
 			r.join(n, q.class, q.pod)
 			q.placed = true
 			q.class.Leave()
+			r.nominated = append(r.nominated, q.class)
 		}
 	}
+	r.releaseForNominated()
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
 }
 

@@ -168,10 +168,7 @@ func (r *Registry) Release(g *Group, planned []NewNode) bool {
 	if g.typ != Spread || g.OverHosts() {
 		return false
 	}
-	idle := func(d string) bool {
-		return g.counts[d] == 0 && (slices.Contains(g.offered, d) || g.isForeign(d)) && !r.exists(g, d) &&
-			!slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
-	}
+	idle := func(d string) bool { return r.isIdle(g, d, planned) }
 	if !slices.ContainsFunc(g.usable, idle) {
 		return false
 	}
@@ -199,6 +196,12 @@ func (r *Registry) Release(g *Group, planned []NewNode) bool {
 		return true
 	}
 	return false
+}
+
+// isIdle reports whether no node is in the domain, existing or among the planned ones.
+func (r *Registry) isIdle(g *Group, d string, planned []NewNode) bool {
+	return g.counts[d] == 0 && (slices.Contains(g.offered, d) || g.isForeign(d)) && !r.exists(g, d) &&
+		!slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
 }
 
 // endBriefRelease has domains count again that were let go for one pod.

@@ -231,14 +231,15 @@ func (c *Cluster) bindNominated() {
 	}
 }
 
-// withoutTerminating is the cluster once the pods that terminate are gone, and nodes that are being deleted and have none but DaemonSets'
-// left: nothing holds such a node up. Until it is gone, it is the host with the fewest pods, and pods that spread over hosts wait for that.
+// withoutTerminating is the cluster once the pods that terminate are gone, and nodes that are being deleted and have only pods that can be
+// evicted: nothing holds such a node up. Until it is gone, it may be the host with the fewest pods, for which pods that spread over hosts
+// wait.
 func (c *Cluster) withoutTerminating() *Cluster {
 	out := c.Copy()
 	for _, n := range out.Nodes {
 		n.Pods = slices.DeleteFunc(n.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
-		drained := !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return !snapshot.DaemonOwned(p) })
-		n.Gone = n.Gone || drained && n.Existing != nil && n.Existing.Deleting
+		held := slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return !snapshot.DaemonOwned(p) && !snapshot.Disruptable(p, c.World.Now) })
+		n.Gone = n.Gone || n.Existing != nil && n.Existing.Deleting && !held
 	}
 	return out
 }

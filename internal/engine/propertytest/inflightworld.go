@@ -15,8 +15,8 @@ import (
 )
 
 // InFlightWorld is a SchedulerWorld with nodes in flight: a plan has launched them for some of the pending pods, the others have come
-// since. A node is launched, or registered and not initialized. Pods that the plan had for existing nodes run there by now, unless they wait
-// for the nodes in flight: what these hold may rest on that, and nominated pods stay with their claims.
+// since. A node is launched, or registered and not initialized. Pods that the plan had for existing nodes run there by now, unless they
+// wait for the nodes in flight: what these hold may rest on that, and nominated pods stay with their claims.
 func InFlightWorld(next func() byte) *snapshot.Snapshot { return random{next}.inFlightWorld() }
 
 func (d random) inFlightWorld() *snapshot.Snapshot {

@@ -211,8 +211,8 @@ func (g *Group) endBriefRelease() {
 	}
 }
 
-// FillsUp reports whether pods of the plan on existing nodes are too many in a domain for pods of the spread that it does not count, with so
-// many that it counts on planned nodes there. Those on existing nodes wait for no node. Spread only.
+// FillsUp reports whether pods of the plan on existing nodes are too many in a domain for pods of the spread that it does not count, with
+// so many that it counts on planned nodes there. Those on existing nodes wait for no node. Spread only.
 func (g *Group) FillsUp(domain string, onPlanned int) bool {
 	if g.arrivals != nil {
 		onPlanned += g.arrivals.brought[domain]

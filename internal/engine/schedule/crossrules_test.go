@@ -53,5 +53,11 @@ func TestNoNodeForPodsThatOthersLeaveTooManyBeside(t *testing.T) {
 		{"one in its zone", plan("z1", 1), []string{"on n1: a", "general m.large z1: large"}},
 		{"two in its zone", plan("z1", 2), []string{"on n1: a x2", "unschedulable (Topology): large"}},
 		{"two in another zone", plan("z2", 2), []string{"on n1: a x2", "general m.large z2: large"}},
+		{
+			"pods that are divided over zones", withNodes(World(pool(), append(Pods(3, "a", Labeled("app", "a"), Requests("cpu", "100m")),
+				Pods(3, "large", Labeled("app", "web"), Requests("cpu", "3"), Spread(Zone, 1, "web"), Spread(Zone, 1, "a"))...)...),
+				small, occupied("old", "z2", Pod("old"))),
+			[]string{"general m.large z2: large", "general m.large z3: large", "on n1: a x3", "unschedulable (Topology): large"},
+		},
 	})
 }

@@ -72,6 +72,9 @@ func (r *run) postpone() (some bool) {
 			r.steps++
 			if g.Type() == topology.Spread && !g.OverHosts() && !slices.Contains(c.Matches(), g) && r.filledUp(c, g) {
 				c.round, r.lastRound, r.postponed, some = spreadRound, max(r.lastRound, spreadRound), true, true
+				if c.whole != nil {
+					c.whole.round = spreadRound // of which the next run makes parts
+				}
 			}
 		}
 	}

@@ -219,12 +219,16 @@ func (f *following) try(k int, cands *nodepool.Candidates, satisfied []int) (don
 			if with == nil {
 				continue
 			}
-			before := f.a.avoided
-			if misleading := f.misleading(number, f.a.views[i].Daemons()); len(misleading) > 0 {
+			before, now := f.a.avoided, append(slices.Clip(satisfied), i)
+			misleading := f.misleading(number, f.a.views[i].Daemons())
+			if len(misleading) > 0 {
 				f.a.avoided = before.Union(misleading)
 			}
-			done = f.try(k+1, with, append(slices.Clip(satisfied), i))
+			done = f.try(k+1, with, now)
 			if f.a.avoided = before; done {
+				return true
+			}
+			if inside := f.whereKeptOff(with, misleading); inside != nil && f.try(k+1, inside, now) {
 				return true
 			}
 		}
@@ -257,6 +261,22 @@ func (f *following) misleading(number int, daemons resources.Bitset) (out resour
 		}
 	}
 	return out
+}
+
+// whereKeptOff are those of the candidates that running pods keep all of the rivals off; nil if there are none.
+func (f *following) whereKeptOff(cands *nodepool.Candidates, rivals resources.Bitset) *nodepool.Candidates {
+	inside := (*nodepool.Candidates)(nil)
+	for _, rival := range rivals.Members() {
+		where, some := f.s.topology.Inside(rival, f.b.as(cands))
+		if !some {
+			return nil
+		}
+		if cands = cands.NarrowBy(where); cands == nil || len(cands.List()) == 0 {
+			return nil
+		}
+		inside = cands
+	}
+	return inside
 }
 
 func (f *following) attempt(cands *nodepool.Candidates, satisfied []int) (done bool) {

@@ -51,12 +51,19 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 		s.seeComing(b, &a, with)
 	}
 	g, why := s.growWith(b, a, cands)
-	if why != nil && len(with) > 0 {
-		for without := range s.withoutComing(b, a, with) {
-			if grown, refused := s.growWith(b, without, cands); refused == nil {
-				return grown, nil
-			}
+	if why == nil || len(with) == 0 {
+		return g, why
+	}
+	never := why.final
+	for without := range s.withoutComing(b, a, with) {
+		grown, refused := s.growWith(b, without, cands)
+		if refused == nil {
+			return grown, nil
 		}
+		never = never && refused.final
+	}
+	if why.final != never { // types without these DaemonSets may take the pod later
+		why = &Refusal{code: why.code}
 	}
 	return g, why
 }

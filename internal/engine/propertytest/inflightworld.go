@@ -15,7 +15,8 @@ import (
 )
 
 // InFlightWorld is a SchedulerWorld with nodes in flight: a plan has launched them for some of the pending pods, the others have come
-// since. A node is launched, or registered and not initialized.
+// since. A node is launched, or registered and not initialized. Pods that the plan had for existing nodes run there by now, unless they
+// wait for the nodes in flight: what these hold may rest on that, and nominated pods stay with their claims.
 func InFlightWorld(next func() byte) *snapshot.Snapshot { return random{next}.inFlightWorld() }
 
 func (d random) inFlightWorld() *snapshot.Snapshot {
@@ -23,6 +24,7 @@ func (d random) inFlightWorld() *snapshot.Snapshot {
 	before := *s
 	before.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(*corev1.Pod) bool { return d.maybe(40) })
 	r := replays{s: &before, plan: schedule.Solve(&before, schedule.Budget{}), random: d}
+	r.bindOnExisting(s)
 	for i := range r.plan.Launches {
 		l := &r.plan.Launches[i]
 		node := r.launchedNode(i, 2)
@@ -46,6 +48,27 @@ func (d random) inFlightWorld() *snapshot.Snapshot {
 		r.countLaunches(&s.Pools[i])
 	}
 	return s
+}
+
+// bindOnExisting has the pods run that the plan has for nodes of the snapshot and that need not wait for new ones.
+func (r *replays) bindOnExisting(s *snapshot.Snapshot) {
+	c := &Cluster{World: s}
+	var todo []binding
+	for i := range s.Nodes {
+		c.Nodes = append(c.Nodes, comesUp(&s.Nodes[i], s.Nodes[i].Pods))
+		for _, p := range r.plan.Placements {
+			if p.Node == s.Nodes[i].Name {
+				todo = appendBindings(todo, p.Pods, c.Nodes[i])
+			}
+		}
+	}
+	c.bind(todo, true)
+	for i, n := range c.Nodes {
+		for _, pod := range n.Pods[len(s.Nodes[i].Pods):] {
+			s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(p *corev1.Pod) bool { return p == pod })
+			s.Nodes[i].Pods = append(slices.Clip(s.Nodes[i].Pods), Bound(pod, n.Name))
+		}
+	}
 }
 
 // comesUp is the existing node as it is when the pods of a plan come: one that is in flight has joined by then.

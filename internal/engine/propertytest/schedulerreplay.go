@@ -153,10 +153,13 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 	d := r.random
 	c, existing, todo := r.launched(replay)
 	var stuck []binding
-	late := map[string]int{}
+	// How often each pod found no place, with the pods that terminate and without them: one that follows such a pod finds none once that is
+	// gone, and would come first from then on, where it may have to come last.
+	lateWith, lateWithout := map[string]int{}, map[string]int{}
 	for try := range ordersPerReplay {
-		from := c
+		from, late := c, lateWith
 		if try/2%2 == 1 {
+			late = lateWithout
 			from = c.withoutTerminating()
 			for _, node := range from.joining() { // those that pods kept off which are gone now
 				from.startDaemons(node)
@@ -211,41 +214,6 @@ func (c *Cluster) Copy() *Cluster {
 		cp := *n
 		cp.Pods = slices.Clone(n.Pods)
 		out.Nodes = append(out.Nodes, &cp)
-	}
-	return out
-}
-
-// bindNominated binds the pods that are nominated, as kube-scheduler does once their places are free. Until then PodTopologySpread counts
-// them on their node for a constraint with an empty selector, too (AddPod), which counts no pod that is bound (countPodsMatchSelector).
-func (c *Cluster) bindNominated() {
-	for _, n := range c.Nodes {
-		for i, p := range n.Pods {
-			if p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" {
-				n.Pods[i] = Bound(p.DeepCopy(), n.Name)
-				n.Pods[i].Status.NominatedNodeName = ""
-			}
-		}
-	}
-}
-
-// withoutTerminating is the cluster once the pods that terminate are gone.
-func (c *Cluster) withoutTerminating() *Cluster {
-	out := c.Copy()
-	for _, n := range out.Nodes {
-		n.Pods = slices.DeleteFunc(n.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
-	}
-	return out
-}
-
-// withTerminatingOf is the cluster with those pods of another that terminate.
-func (c *Cluster) withTerminatingOf(other *Cluster) *Cluster {
-	out := c.withoutTerminating()
-	for i, n := range other.Nodes {
-		for _, p := range n.Pods {
-			if p.DeletionTimestamp != nil {
-				out.Nodes[i].Pods = append(out.Nodes[i].Pods, p)
-			}
-		}
 	}
 	return out
 }

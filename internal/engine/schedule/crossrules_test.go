@@ -40,3 +40,24 @@ func TestTheFirstPodOfASetWaitsForThoseOnExistingNodes(t *testing.T) {
 		{"one", withNodes(world(large, Pod("a", web, Requests("cpu", "500m"))), small), []string{"on n1: a", "unschedulable (Topology): large"}},
 	})
 }
+
+// TestNoNodeForPodsThatOthersLeaveTooManyBeside: a pod spreads over zones with others and is not counted itself. These come to an existing
+// node in the zone, where kube-scheduler binds them before the pod's new node is up.
+func TestNoNodeForPodsThatOthersLeaveTooManyBeside(t *testing.T) {
+	small := Node("n1", "general", inZone("z1"), func(n *snapshot.Node) { n.Allocatable = Resources("cpu", "1", "memory", "4Gi", "pods", "110") })
+	plan := func(zone string, others int) *snapshot.Snapshot {
+		pods := append(Pods(others, "a", Labeled("app", "a"), Requests("cpu", "100m")), Pod("large", Requests("cpu", "3"), Spread(Zone, 1, "a")))
+		return withNodes(World(pool(Require(Zone, in, zone)), pods...), small, occupied("old", "z2", Pod("old")))
+	}
+	checkPlans(t, []planCase{
+		{"one in its zone", plan("z1", 1), []string{"on n1: a", "general m.large z1: large"}},
+		{"two in its zone", plan("z1", 2), []string{"on n1: a x2", "unschedulable (Topology): large"}},
+		{"two in another zone", plan("z2", 2), []string{"on n1: a x2", "general m.large z2: large"}},
+		{
+			"pods that are divided over zones", withNodes(World(pool(), append(Pods(3, "a", Labeled("app", "a"), Requests("cpu", "100m")),
+				Pods(3, "large", Labeled("app", "web"), Requests("cpu", "3"), Spread(Zone, 1, "web"), Spread(Zone, 1, "a"))...)...),
+				small, occupied("old", "z2", Pod("old"))),
+			[]string{"general m.large z2: large", "general m.large z3: large", "on n1: a x3", "unschedulable (Topology): large"},
+		},
+	})
+}

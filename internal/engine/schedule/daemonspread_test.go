@@ -86,6 +86,17 @@ func TestDaemonsThatWantOneHostPort(t *testing.T) {
 			daemons(world(follower), web, other(Selects(corev1.LabelInstanceTypeStable, "m.large"))),
 			[]string{"general m.small: f"},
 		},
+		{
+			"a follower of one, and a running pod keeps the other off",
+			daemons(withNodes(world(follower), occupied("old", "z2", Pod("keeper", Apart(Zone, "other")))), web, other(Labeled("app", "other"))),
+			[]string{"general m.small z2: f"},
+		},
+		{
+			"a follower of one, and a running pod keeps the other off in another zone",
+			daemons(withNodes(world(Pod("f", Near(Host, "web"), Selects(Zone, "z2"))), occupied("old", "z1", Pod("keeper", Apart(Zone, "other")))),
+				web, other(Labeled("app", "other"))),
+			[]string{"unschedulable (Topology): f"},
+		},
 	})
 }
 
@@ -125,6 +136,23 @@ func TestNewDomainsMakeNoRoomByPodsThatWait(t *testing.T) {
 	checkPlans(t, []planCase{
 		{"spreads over zones and architectures", world(Spread(Zone, 1, "web"), Spread(Arch, 3, "web", onAllNodes)), []string{
 			"general amd z3: w x2", "unschedulable (Topology): w",
+		}},
+	})
+}
+
+// TestNodesWithoutADaemonSetTakePodsOnceADomainIsOut: each node on demand brings a pod of the DaemonSet, with which another is too many on
+// the host. So nothing can be launched there for pods that spread over capacity types, too, and they come to spot, although more than
+// maxSkew are there.
+func TestNodesWithoutADaemonSetTakePodsOnceADomainIsOut(t *testing.T) {
+	amd := WithLabel(Type("amd", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "amd64")
+	arm := WithLabel(Type("arm", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110"), Arch, "arm64")
+	types := []*catalog.InstanceType{WithOfferings(amd, Offering("z2", "spot", 0.1)), WithOfferings(arm, Offering("z2", "on-demand", 0.1))}
+	pods := append(Pods(2, "w", Labeled("app", "web"), Spread(Host, 1, "web")),
+		Pod("x", Labeled("app", "web"), Spread(Host, 1, "web"), Spread(Capacity, 1, "web")))
+	agent := Pod("agent", Labeled("app", "web"), Selects(Arch, "arm64"))
+	checkPlans(t, []planCase{
+		{"hosts that begin with one", daemons(World([]snapshot.Pool{Pool("general", types)}, pods...), agent), []string{
+			"general amd: w", "general amd: w", "general amd: x",
 		}},
 	})
 }

@@ -43,6 +43,68 @@ func (sv *solver) placeLast() {
 	}
 }
 
+// placeFirst takes back what postpone has found.
+func (sv *solver) placeFirst() {
+	if !sv.postponed {
+		return
+	}
+	sv.postponed, sv.lastRound = false, firstRound
+	for _, c := range sv.allClasses {
+		c.round = firstRound
+	}
+	sv.placeLast()
+}
+
+// postpone finds the classes with a spread over domains that does not count their own pods, and with a pod on a planned node in a domain to
+// which the plan has brought too many pods of others since. These come to existing nodes, and kube-scheduler binds them while the node is
+// launched. Such classes are placed once the places of all others are known, from then on. It returns whether there are any.
+//
+// Cost: the classes; planned nodes and their classes, if there is such a spread.
+func (r *run) postpone() (some bool) {
+	if r.bins.Len() == 0 || !slices.ContainsFunc(r.classes, func(c *class) bool { return c.onExisting > 0 }) {
+		return false
+	}
+	for _, c := range r.classes {
+		if c.round >= spreadRound || len(c.Levels()) == 0 {
+			continue
+		}
+		for _, g := range c.Levels()[len(c.Levels())-1].Groups() {
+			r.steps++
+			if g.Type() == topology.Spread && !g.OverHosts() && !slices.Contains(c.Matches(), g) && r.filledUp(c, g) {
+				c.round, r.lastRound, r.postponed, some = spreadRound, max(r.lastRound, spreadRound), true, true
+				if c.whole != nil {
+					c.whole.round = spreadRound // of which the next run makes parts
+				}
+			}
+		}
+	}
+	return some
+}
+
+// filledUp reports whether a pod of the class is on a planned node where the spread has too many pods: see postpone.
+func (r *run) filledUp(c *class, g *topology.Group) bool {
+	counted, here := map[string]int{}, map[string]bool{}
+	for _, b := range r.bins.All() {
+		d, single := b.Candidates().Domain(g.Key())
+		if !single {
+			continue
+		}
+		for other, n := range b.Contents() {
+			r.steps++
+			here[d] = here[d] || other == c.Class
+			if slices.Contains(other.Matches(), g) {
+				counted[d] += n
+			}
+		}
+	}
+	for d, some := range here {
+		if some && g.FillsUp(d, counted[d]) {
+			return true
+		}
+	}
+	return false
+}
+
 // decideDaemons chooses where the last node comes up with DaemonSets' pods that count for spreads, as soon as pods spread with them.
 func (r *run) decideDaemons() {
 	if r.round >= spreadRound {

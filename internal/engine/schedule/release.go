@@ -39,6 +39,50 @@ func (r *run) release(queue []*queuedPod) bool {
 	return changed
 }
 
+// nominatedTooMany reports whether pods in flight are too many beside the domain of a new node. The plan that launched their nodes gave up
+// domains in which no node was. The run is repeated without these then: see releaseForNominated.
+//
+// Cost: that of topology.Registry.Exceeds, for each spread of nominated pods.
+func (r *run) nominatedTooMany() (repeat bool) {
+	if r.besideNominated || len(r.nominated) == 0 || r.bins.Len() == 0 {
+		return false
+	}
+	planned, made := r.bins.NewNodes(), map[*topology.Group]bool{}
+	for _, b := range r.bins.All() {
+		for c := range b.Contents() {
+			for _, g := range c.Levels()[len(c.Levels())-1].Groups() {
+				made[g] = true // only for pods of the spread itself may there be another domain
+			}
+		}
+	}
+	r.eachNominatedSpread(func(g *topology.Group) {
+		r.steps += len(planned)
+		r.besideNominated = r.besideNominated || made[g] && r.topology.Exceeds(g, planned)
+	})
+	return r.besideNominated
+}
+
+// releaseForNominated lets the spreads of nominated pods go on without domains in which no node is: a new node makes one again only where
+// these pods are not too many beside it.
+func (r *run) releaseForNominated() {
+	if r.besideNominated {
+		r.eachNominatedSpread(func(g *topology.Group) { r.topology.Release(g, nil) })
+	}
+}
+
+// eachNominatedSpread visits the spreads over domains of nominated pods.
+func (r *run) eachNominatedSpread(visit func(*topology.Group)) {
+	seen := map[*topology.Group]bool{}
+	for _, c := range r.nominated {
+		for _, g := range c.Levels()[len(c.Levels())-1].Groups() {
+			if g.Type() == topology.Spread && !g.OverHosts() && !seen[g] {
+				seen[g] = true
+				visit(g)
+			}
+		}
+	}
+}
+
 // intrusions finds the spreads with pods that are too many once nodes for other pods make a domain. It keeps such nodes out of there; where
 // that cannot be, the run is repeated with all such domains counted. It returns whether it is to be. No pod is placed in this run any
 // more.

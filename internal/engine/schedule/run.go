@@ -22,6 +22,8 @@ type attempt struct {
 	apart map[*topology.Group]bool
 	// countForeign is true if spreads count the domains that only nodes for other pods make: see intrusions.
 	countForeign bool
+	// besideNominated is true if spreads of nominated pods count no domain without nodes: see nominatedTooMany.
+	besideNominated bool
 	// later is true in all runs but the first of a plan: the pods with very many terms have fewer steps there.
 	later bool
 }
@@ -37,6 +39,7 @@ type run struct {
 	classes, zoned []*class
 	round          int           // classes of later rounds wait: see placeLast
 	planned        []plannedPods // what a new bin was sized for, in the order of placement
+	nominated      []*class      // of the pods on nodes that were launched for them
 	rejected       []Rejection
 	shares         shares // the steps of pods with many terms
 	prices         prices

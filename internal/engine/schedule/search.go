@@ -47,6 +47,7 @@ type solver struct {
 	devices     *devices.State
 	allClasses  []*class    // all classes, by number: in the order of the pods
 	lastRound   int         // the last round that has classes: see placeLast
+	postponed   bool        // postpone has moved classes to a later round
 	invalidPods []Rejection // pods that cannot be parsed
 
 	pricing *pricing
@@ -103,7 +104,7 @@ func (r *run) plan() (o *outcome, again bool) {
 	}
 	// After the exact cover, which replaces nodes, since all of these count pods on nodes. The first that finds something is
 	// enough: the run is repeated, and looks for the others again.
-	if r.intrusions() || r.hostsTooFull() || r.foundersMisled() || r.daemonsTooMany() {
+	if r.intrusions() || r.hostsTooFull() || r.foundersMisled() || r.daemonsTooMany() || r.postpone() || r.nominatedTooMany() {
 		return nil, true
 	}
 	bins := r.bins.Len()
@@ -188,8 +189,10 @@ func (r *run) applyNominations(queue []*queuedPod) []*queuedPod {
 			r.join(n, q.class, q.pod)
 			q.placed = true
 			q.class.Leave()
+			r.nominated = append(r.nominated, q.class)
 		}
 	}
+	r.releaseForNominated()
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
 }
 

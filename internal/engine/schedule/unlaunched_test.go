@@ -74,3 +74,20 @@ func TestPodsOnPlannedNodesCountWhateverIsLaunched(t *testing.T) {
 		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
 	}
 }
+
+// TestNoNewZoneForSpreadsOfNominatedPods: a plan has given up a zone without capacity, and launched a node in another for pods of a spread.
+// By the time the zone has capacity, the node is in flight: a node in that zone would leave too many pods on it.
+func TestNoNewZoneForSpreadsOfNominatedPods(t *testing.T) {
+	web := Labeled("app", "web")
+	pods := Pods(4, "w", web, Requests("cpu", "1"), Spread(Zone, 1, "web"))
+	inFlight := Node("n", "general", inZone("z2"), func(n *snapshot.Node) {
+		n.Initialized = false
+		for _, pod := range pods[:3] {
+			n.Nominated = append(n.Nominated, pod.UID)
+		}
+	})
+	old := occupied("old", "z1", Pods(2, "old", web)...)
+	checkPlans(t, []planCase{
+		{"three in flight", withNodes(world(pods...), inFlight, old), []string{"on n: w x3", "general m.small z1: w"}},
+	})
+}

@@ -24,6 +24,22 @@ func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {
 	})
 }
 
+// Inside is what the planned node must require so that a running pod keeps the DaemonSet's pod off it; false if none does.
+func (r *Registry) Inside(number int, at *NewNode) (requirement.Set, bool) {
+	for _, g := range r.daemons[number].keepers {
+		var domains []string
+		for _, domain := range r.DomainsOf(g, at.Labels) {
+			if g.CountBefore(domain) > 0 {
+				domains = append(domains, domain)
+			}
+		}
+		if len(domains) > 0 {
+			return requirement.NewSet(requirement.In(g.key, domains...)), true
+		}
+	}
+	return requirement.NewSet(), false
+}
+
 // Outside is what the planned node must require so that nothing but a rival keeps the DaemonSet's pod off it; false if that is not in its
 // labels.
 func (r *Registry) Outside(number int, at *NewNode) (requirement.Set, bool) {

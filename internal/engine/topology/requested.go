@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,28 @@ func (g *Group) minCountWithRequested() int {
 		return 0
 	}
 	return slices.Min(counts)
+}
+
+// Exceeds reports whether a domain in which the plan has placed pods has more than skew allows, beside the domains that the planned nodes
+// make and not beside those of existing nodes. Spread over domains only.
+//
+// Cost: existing and planned nodes, for each domain.
+func (r *Registry) Exceeds(g *Group, planned []NewNode) bool {
+	existing, made := math.MaxInt, math.MaxInt // the fewest pods
+	for _, d := range g.usable {
+		switch {
+		case r.exists(g, d):
+			existing = min(existing, g.SureCount(d))
+		case !r.isIdle(g, d, planned):
+			made = min(made, g.SureCount(d))
+		}
+	}
+	for d, n := range g.counts {
+		if n > g.CountBefore(d) && n-g.maxSkew > made && n-g.maxSkew <= existing {
+			return true
+		}
+	}
+	return false
 }
 
 // mayHave reports whether the domain may have n pods. A requested domain begins to exist with its first node, and from

@@ -168,10 +168,7 @@ func (r *Registry) Release(g *Group, planned []NewNode) bool {
 	if g.typ != Spread || g.OverHosts() {
 		return false
 	}
-	idle := func(d string) bool {
-		return g.counts[d] == 0 && (slices.Contains(g.offered, d) || g.isForeign(d)) && !r.exists(g, d) &&
-			!slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
-	}
+	idle := func(d string) bool { return r.isIdle(g, d, planned) }
 	if !slices.ContainsFunc(g.usable, idle) {
 		return false
 	}
@@ -201,11 +198,27 @@ func (r *Registry) Release(g *Group, planned []NewNode) bool {
 	return false
 }
 
+// isIdle reports whether no node is in the domain, existing or among the planned ones.
+func (r *Registry) isIdle(g *Group, d string, planned []NewNode) bool {
+	return g.counts[d] == 0 && (slices.Contains(g.offered, d) || g.isForeign(d)) && !r.exists(g, d) &&
+		!slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
+}
+
 // endBriefRelease has domains count again that were let go for one pod.
 func (g *Group) endBriefRelease() {
 	if g.unbrief != nil {
 		g.usable, g.requested, g.unbrief = g.unbrief.usable, g.unbrief.requested, nil
 	}
+}
+
+// FillsUp reports whether pods of the plan on existing nodes are too many in a domain for pods of the spread that it does not count, with
+// so many that it counts on planned nodes there. Those on existing nodes wait for no node. Spread only.
+func (g *Group) FillsUp(domain string, onPlanned int) bool {
+	if g.arrivals != nil {
+		onPlanned += g.arrivals.brought[domain]
+	}
+	n := g.counts[domain] - onPlanned
+	return n > g.CountBefore(domain) && n-g.minCount() > g.maxSkew
 }
 
 // mayBeIn reports whether the planned node counts for the group and may come up in the domain.

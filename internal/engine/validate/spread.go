@@ -63,18 +63,25 @@ func (c *check) spreadPods(sp *spread) []*scheduledPod {
 	return c.pods.selected(sp.selection)
 }
 
-// daemonsSpread are the pods of DaemonSets to come that the constraint counts. They are on their nodes before any pod of the plan is.
+// daemonsSpread are the pods of DaemonSets to come that the constraint counts. They are on their nodes before any pod of the plan is. Of
+// those that want one host port of a node, one comes.
 func (c *check) daemonsSpread(sp *spread) []*scheduledPod {
 	if sp.countsNone() {
 		return nil
 	}
 	var out []*scheduledPod
 	for _, m := range c.pods.daemons {
-		if sp.has(m.pod) && c.counts(sp, m.at) {
+		if sp.has(m.pod) && c.counts(sp, m.at) && !slices.ContainsFunc(out, m.isRivalOf) {
 			out = append(out, m)
 		}
 	}
 	return out
+}
+
+// isRivalOf reports whether both are pods of DaemonSets of which just one comes to their node.
+func (m *scheduledPod) isRivalOf(other *scheduledPod) bool {
+	_, found := portConflict(ports(m.pod), ports(other.pod))
+	return found && m.at == other.at && m.daemon && other.daemon
 }
 
 // mostDaemons returns how many pods of DaemonSets one new node may bring that the constraint counts.

@@ -21,7 +21,7 @@ const newHost = "a new node"
 // launches. Each of the constraint's pods in the domain could have gone there: if one could not, it may be the one that
 // was placed last. What other rules about pods allowed at the time is unknown.
 func (c *check) emptierDomain(sp *spread, d string, n int, domains []string) string {
-	if n-c.mostDaemons(sp) <= sp.skew || c.arrivesFull(sp) ||
+	if n-c.mostDaemons(sp) <= sp.skew || c.arrivesFull(sp) || c.nominatedTooMany(sp, 1) ||
 		slices.ContainsFunc(sp.owners, func(m *scheduledPod) bool { return c.hasOtherRules(sp, m.pod) }) {
 		return ""
 	}

@@ -80,13 +80,30 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 	}}
 }
 
-// roomBeside reports whether pods that this plan has placed may have so many beside them in a domain that does not
+// roomBeside reports whether pods that this plan or the one before has placed may have so many beside them in a domain that does not
 // exist yet: kube-scheduler may find the new domain before it schedules them.
 func (c *check) roomBeside(sp *spread, counts map[string]int, n int) bool {
 	return !slices.ContainsFunc(c.spreadPods(sp), func(m *scheduledPod) bool {
 		d, ok := m.at.labelBeforeLimits(sp.stated).single()
-		return m.placedByPlan && ok && counts[d]-n > sp.skew
+		return (m.placedByPlan || m.at.nominated(m.pod)) && ok && counts[d]-n > sp.skew
 	})
+}
+
+// nominatedTooMany reports whether pods with nodes in flight would be too many beside n pods in a domain that does not exist yet.
+func (c *check) nominatedTooMany(sp *spread, n int) bool {
+	counts, nominated := map[string]int{}, map[string]bool{}
+	for _, m := range c.spreadPods(sp) {
+		if d, ok := m.at.named(sp.stated).single(); ok && m.active && c.counts(sp, m.at) {
+			counts[d]++
+			nominated[d] = nominated[d] || m.at.nominated(m.pod)
+		}
+	}
+	for d, some := range nominated {
+		if some && counts[d]-n > sp.skew {
+			return true
+		}
+	}
+	return false
 }
 
 // affinityRules are the rules of a pod's required affinity, one per key. A pod that matches its own terms may go anywhere

@@ -150,3 +150,30 @@ func TestPlanFindsViolations(t *testing.T) {
 		})
 	}
 }
+
+// Of two DaemonSets with one host port, the pod of one comes to a new node. A spread that counts both finds one there.
+func TestDaemonsThatWantOneHostPortCountOnce(t *testing.T) {
+	agent := func(name string) *corev1.Pod {
+		return Pod(name, Labeled("app", "web"), HostPort("", 80, corev1.ProtocolTCP))
+	}
+	for _, c := range []struct {
+		name  string
+		agent *corev1.Pod
+		valid bool
+	}{
+		{"one host port", agent("b"), true},
+		{"no host port", Pod("b", Labeled("app", "web")), false},
+	} {
+		s := World([]snapshot.Pool{Pool("general", Types())}, Pod("w", Labeled("app", "web"), Spread(Host, 1, "web")))
+		s.Nodes = []snapshot.Node{Node("n1", "general", func(n *snapshot.Node) {
+			n.Allocatable, n.Pods = Resources("pods", "1"), []*corev1.Pod{Bound(agent("a-n1"), "n1")}
+		})}
+		p := schedule.Solve(s, schedule.Budget{}) // without the DaemonSets
+		for _, d := range []*corev1.Pod{agent("a"), c.agent} {
+			s.DaemonSets = append(s.DaemonSets, snapshot.DaemonSet{Namespace: "default", Name: d.Name, Pod: d})
+		}
+		if err := validate.Plan(s, p); (err == nil) != c.valid {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Devices are the objects of dynamic resource allocation.
@@ -57,6 +58,15 @@ func (s *State) readTaintRules(ctx context.Context, devices *Devices) error {
 	}
 	devices.TaintRules = pointers(rules.Items)
 	return nil
+}
+
+// AddDevices adds devices to a Snapshot that has all but them, with what they report about its instance types.
+func AddDevices(s *snapshot.Snapshot, devices *Devices) {
+	w := &snapshotBuilder{Objects: Objects{Devices: devices}, snap: s, byNode: make(map[string]int, len(s.Nodes))}
+	for i := range s.Nodes {
+		w.byNode[s.Nodes[i].Name] = i
+	}
+	w.addDevices()
 }
 
 // addDevices adds the devices of initialized nodes that are not deleting, and what they report about new nodes.

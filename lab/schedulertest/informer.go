@@ -43,6 +43,14 @@ func (o *objects) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceE
 	return o, nil
 }
 
+func (o *objects) AddEventHandlerWithOptions(
+	h cache.ResourceEventHandler, _ cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return o.AddEventHandler(h)
+}
+
+func (o *objects) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
+
 func (o *objects) HasSyncedChecker() cache.DoneChecker { return o }
 
 func (o *objects) Name() string { return "objects" }

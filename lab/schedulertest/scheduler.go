@@ -25,12 +25,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// filters are the plugins with a PreFilter or a Filter in the scheduler's own configuration. DynamicResources is not among them: it
-// allocates, and the product calls the same allocator.
+// filters are the plugins with a PreFilter or a Filter in the scheduler's own configuration.
 var filters = []string{
 	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
 	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
-	names.NodeDeclaredFeatures,
+	names.NodeDeclaredFeatures, names.DynamicResources,
 }
 
 // Scheduler is kube-scheduler's decision about one pod and one node, over the objects of one cluster.
@@ -38,6 +37,7 @@ type Scheduler struct {
 	framework framework.Framework
 	snapshot  *view
 	nominated nominator
+	devices   *manager
 	// state is what OfWorld has shown last.
 	state state
 	stop  context.CancelFunc
@@ -68,14 +68,19 @@ func NewScheduler(objects map[string][]runtime.Object, of snapshot.SchedulerProf
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{snapshot: &view{}, nominated: nominator{}}
+	s := &Scheduler{snapshot: &view{}, nominated: nominator{}, devices: &manager{stop: func() {}}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	if err := s.devices.show(s.ctx, nil, nil, nil); err != nil {
+		s.stop()
+		return nil, err
+	}
 	profile := &config.KubeSchedulerProfile{
 		SchedulerName: corev1.DefaultSchedulerName,
 		Plugins: &config.Plugins{
 			QueueSort: config.PluginSet{Enabled: []config.Plugin{{Name: names.PrioritySort}}},
 			Bind:      config.PluginSet{Enabled: []config.Plugin{{Name: names.DefaultBinder}}},
 			PreFilter: set, Filter: set,
+			Reserve: config.PluginSet{Enabled: []config.Plugin{{Name: names.DynamicResources}}},
 		},
 		PluginConfig: defaults.Profiles[0].PluginConfig,
 	}
@@ -87,6 +92,7 @@ func NewScheduler(objects map[string][]runtime.Object, of snapshot.SchedulerProf
 		frameworkruntime.WithSnapshotSharedLister(s.snapshot),
 		frameworkruntime.WithSharedCSIManager(s.snapshot),
 		frameworkruntime.WithPodNominator(s.nominated),
+		frameworkruntime.WithSharedDRAManager(s.devices),
 	)
 	if err != nil {
 		s.stop()
@@ -96,7 +102,10 @@ func NewScheduler(objects map[string][]runtime.Object, of snapshot.SchedulerProf
 }
 
 // Stop stops what the plugins have started.
-func (s *Scheduler) Stop() { s.stop() }
+func (s *Scheduler) Stop() {
+	s.devices.stop()
+	s.stop()
+}
 
 // Nodes are the cluster for the calls of Filter that follow: its nodes, the CSINodes of some, and the pods on nodes.
 func (s *Scheduler) Nodes(nodes []*corev1.Node, csi []*storagev1.CSINode, pods []*corev1.Pod) {

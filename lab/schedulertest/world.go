@@ -74,13 +74,23 @@ func ForWorld(s *snapshot.Snapshot) (*Scheduler, error) {
 
 // OfWorld is the Filter with which propertytest carries plans out.
 func (s *Scheduler) OfWorld(c *propertytest.Cluster, pod *corev1.Pod, node *propertytest.ClusterNode) string {
-	if now := stateOf(c, node); now != s.state {
-		if err := s.show(c, node); err != nil {
-			return err.Error()
-		}
-		s.state = now
+	if err := s.see(c, node); err != nil {
+		return err.Error()
+	}
+	if a, has := c.Devices.(*allocated); has {
+		pod = a.withClaims(pod)
 	}
 	return s.Filter(pod, node.Name)
+}
+
+// see has the calls of Filter that follow see the cluster, unless they do.
+func (s *Scheduler) see(c *propertytest.Cluster, node *propertytest.ClusterNode) error {
+	now := stateOf(c, node)
+	if now == s.state {
+		return nil
+	}
+	s.state = now
+	return s.show(c, node)
 }
 
 // state identifies what a cluster holds: its pods only become more.
@@ -112,7 +122,7 @@ func (s *Scheduler) show(c *propertytest.Cluster, node *propertytest.ClusterNode
 		if n.Gone {
 			continue
 		}
-		nodes = append(nodes, nodeObject(n, n.Name, n.Allocatable))
+		nodes = append(nodes, nodeObject(n, n.Name, plain(n, n.Allocatable)))
 		csi = append(csi, csiNode(c.World, n))
 		for _, p := range n.Pods {
 			if p.Status.NominatedNodeName != "" {
@@ -128,6 +138,11 @@ func (s *Scheduler) show(c *propertytest.Cluster, node *propertytest.ClusterNode
 		nodes = append(nodes, nodeObject(node, emptyHost, corev1.ResourceList{corev1.ResourcePods: resource.Quantity{}}))
 	}
 	s.Nodes(nodes, csi, pods)
+	if a, has := c.Devices.(*allocated); has {
+		if err := s.devices.show(s.ctx, a.withMade(c), a.published(c), a.world); err != nil {
+			return err
+		}
+	}
 	return s.Nominate(nominated)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -152,14 +153,29 @@ func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode
 	}
 	for k, i := range indexes {
 		g.Results[i] = &results[k]
-		reach, _ := matchingTerm(g.Results[i].NodeSelector, node)
-		g.Reach = append(g.Reach, reach...)
+		g.Reach = append(g.Reach, b.devices.reach(g.Results[i], node)...)
 	}
 	err = fillGrant(&g)
 	if err == nil && len(open) == len(claims) && b.repeatable(query) {
 		b.searches.found[query] = foundDevices{at.Node, g}
 	}
 	return g, err
+}
+
+// reach returns what a node like this one must match to use the devices of an allocation that are outside of it. An allocation with devices
+// of the node selects the node alone, by its name, and does not state where the others can be used.
+func (d *Devices) reach(r *resourcev1.AllocationResult, node *corev1.Node) []corev1.NodeSelectorRequirement {
+	out, _ := matchingTerm(r.NodeSelector, node)
+	for i := range r.Devices.Results {
+		selector, _ := d.UsableOn(&r.Devices.Results[i])
+		more, _ := matchingTerm(selector, node)
+		for _, e := range more {
+			if !slices.ContainsFunc(out, func(o corev1.NodeSelectorRequirement) bool { return reflect.DeepEqual(o, e) }) {
+				out = append(slices.Clip(out), e)
+			}
+		}
+	}
+	return out
 }
 
 // matchingTerm returns the label requirements of the selector's first term that the node matches. A nil selector

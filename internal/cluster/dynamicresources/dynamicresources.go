@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
@@ -47,9 +48,11 @@ type Devices struct {
 	// shared are the slices of device pools that are usable from several nodes; onNode adds the slices of one node.
 	shared []*resourcev1.ResourceSlice
 	onNode map[string][]*resourcev1.ResourceSlice
-	labels []string
-	rules  []*resourcev1.DeviceTaintRule
-	cel    *cel.Cache
+	// published are the slices that count, newest generation first.
+	published map[poolID][]*resourcev1.ResourceSlice
+	labels    []string
+	rules     []*resourcev1.DeviceTaintRule
+	cel       *cel.Cache
 	// features are the features of the allocator.
 	features structured.Features
 	// served are the extended resources that devices serve somewhere, sorted; extended knows their classes.
@@ -127,6 +130,12 @@ func (d *Devices) addSlices(o Objects) {
 			d.addLabels(s.Spec.Devices[i].NodeSelector)
 		}
 	}
+	for _, list := range pools {
+		slices.SortStableFunc(list, func(a, b *resourcev1.ResourceSlice) int {
+			return cmp.Compare(b.Spec.Pool.Generation, a.Spec.Pool.Generation)
+		})
+	}
+	d.published = pools
 	for _, id := range places[""] {
 		d.shared = append(d.shared, pools[id]...)
 	}
@@ -166,6 +175,32 @@ func (d *Devices) addLabels(s *corev1.NodeSelector) {
 			d.labels = append(d.labels, e.Key)
 		}
 	}
+}
+
+// UsableOn implements snapshot.Devices.
+func (d *Devices) UsableOn(r *resourcev1.DeviceRequestAllocationResult) (*corev1.NodeSelector, bool) {
+	for _, s := range d.published[poolID{r.Driver, r.Pool}] {
+		for i := range s.Spec.Devices {
+			if device := &s.Spec.Devices[i]; device.Name == r.Device {
+				return selectorOf(&s.Spec, device), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// selectorOf selects the nodes that can use a device of a slice; nil is all nodes.
+func selectorOf(s *resourcev1.ResourceSliceSpec, d *resourcev1.Device) *corev1.NodeSelector {
+	name, selector := s.NodeName, s.NodeSelector
+	if s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection {
+		name, selector = d.NodeName, d.NodeSelector
+	}
+	if name == nil {
+		return selector
+	}
+	return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+		{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{*name}},
+	}}}}
 }
 
 // Labels implements snapshot.Devices.

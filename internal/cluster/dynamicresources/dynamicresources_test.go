@@ -157,6 +157,27 @@ func with(it *catalog.InstanceType, n int) *catalog.InstanceType {
 	return it
 }
 
+// tainted is the type at the price of nothing, with a taint on each of its devices.
+func tainted(it *catalog.InstanceType) *catalog.InstanceType {
+	out := with(Type("tainted", 0.01, "cpu", "8"), len(it.DeviceSlices[0].Devices))
+	for i := range out.DeviceSlices[0].Devices {
+		out.DeviceSlices[0].Devices[i].Taints = []resourcev1.DeviceTaint{{Key: "worn", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
+	}
+	return out
+}
+
+// taintedSpec is a pool of one device with a taint.
+func taintedSpec(pool string) resourcev1.ResourceSliceSpec {
+	out := spec(pool, 1)
+	out.Devices[0].Taints = []resourcev1.DeviceTaint{{Key: "worn", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
+	return out
+}
+
+// all makes the claim request all devices.
+func all(c *resourcev1.ResourceClaim) {
+	c.Spec.Devices.Requests[0].Exactly.AllocationMode, c.Spec.Devices.Requests[0].Exactly.Count = resourcev1.DeviceAllocationModeAll, 0
+}
+
 // devices makes an API server's objects what the snapshot knows of devices.
 func devices(s *snapshot.Snapshot, claims []*resourcev1.ResourceClaim, published ...*resourcev1.ResourceSlice) *snapshot.Snapshot {
 	return devicesOf(s, dynamicresources.Objects{Claims: claims, Slices: published})
@@ -321,6 +342,22 @@ func TestPlans(t *testing.T) {
 			"devices of a zone bring the node there",
 			devices(World(pool(), Pod("a", uses("c"))), list(claim("c", 1)), slice(spec("net", 1), where(Expr(Zone, in, "z2")))),
 			[]string{"plain in z2: a"},
+		},
+		{
+			"devices of the node and of a zone for one claim bring the node there",
+			devices(World(pool(gpu1), Pod("a", uses("c"))), list(claim("c", 2)), slice(spec("net", 1), where(Expr(Zone, in, "z2")))),
+			[]string{"gpu1 in z2 with gpu.example.com: a"},
+		},
+		{
+			"all devices that there are, on no type with some that are tainted",
+			devices(World(pool(tainted(gpu1)), Pod("a", uses("c"))), list(claim("c", 0, all)), slice(spec("net", 1), everywhere)),
+			[]string{"plain: a"},
+		},
+		{
+			"all devices that there are, where there are no others of the zone",
+			devices(World([]snapshot.Pool{Pool("gpus", list(with(Type("gpu1", 1, "cpu", "8"), 1)), Require(Zone, in, "z1", "z2"))},
+				Pod("a", uses("c"))), list(claim("c", 0, all)), slice(taintedSpec("net"), where(Expr(Zone, in, "z2")))),
+			[]string{"gpu1 in z1 with gpu.example.com: a"},
 		},
 		{
 			"devices of two zones, a node for each",

@@ -40,6 +40,15 @@ func TestMistakes(t *testing.T) {
 			"its devices cannot be used on launch 0",
 		},
 		{
+			"a device of another zone",
+			devices(World(pool(), two[0]), twoClaims, slice(spec("net", 1), where(Expr(Zone, in, "z2"))),
+				slice(spec("net-3", 1), where(Expr(Zone, in, "z3")))),
+			func(p *schedule.Plan) {
+				p.Launches[0].Devices[0].Grants[0].Results[0].Devices.Results[0].Pool = "net-3"
+			},
+			"device dev-0 of pool net-3 cannot be used on launch 0",
+		},
+		{
 			"on a node without", nodes(gpu(two[0]), Node("n1", "general")),
 			func(p *schedule.Plan) {
 				p.Placements = append(p.Placements, schedule.Placement{Node: "n1", Claim: "n1-claim", Pods: []*corev1.Pod{two[0]}})

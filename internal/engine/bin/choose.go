@@ -8,10 +8,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// mayNarrow reports whether a bin that no more pods join can be narrowed: what reservations, minValues and devices need is settled then.
-func (b *Bin) mayNarrow() bool {
-	return b.reservation == 0 && !b.cands.HasMinValues() && len(b.deviceOptions) == 0
-}
+// mayNarrow reports whether a bin that no more pods join can be narrowed: what reservations and minValues need is settled then. What its
+// devices need is among its requirements, and they are on each type that is left.
+func (b *Bin) mayNarrow() bool { return b.reservation == 0 && !b.cands.HasMinValues() }
 
 // narrowed are the candidates with one more requirement, and where among them the type is that the bin is now; -1 if it is not.
 func (b *Bin) narrowed(r requirement.Requirement) (cands *nodepool.Candidates, at int) {

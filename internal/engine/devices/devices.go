@@ -136,9 +136,11 @@ func (d *State) extended(claims []snapshot.DeviceClaim) (out []corev1.ResourceNa
 func (d *State) Options(claims []snapshot.DeviceClaim, index int, cands *nodepool.Candidates) ([]Option, error) {
 	var out []Option
 	var types [][]string
+	var kept [][]nodepool.DeviceView // by option
 	var none, nearest error
 	extended := d.extended(claims)
-	for _, look := range cands.DeviceViews(d.s.Devices.Labels()) {
+	views := cands.DeviceViews(d.s.Devices.Labels())
+	for _, look := range views {
 		site := snapshot.DeviceNode{Node: topology.HostName(index), Labels: look.Labels, Type: look.Typ}
 		if look.Types = cands.With(extended, look.Types); len(look.Types) == 0 {
 			none = cmp.Or(none, errNoDevices)
@@ -159,18 +161,11 @@ func (d *State) Options(claims []snapshot.DeviceClaim, index int, cands *nodepoo
 				none = cmp.Or(none, err)
 				continue
 			}
-			i, out, types = len(
-				out,
-			), append(
-				out,
-				Option{reqs: asks, claims: claims, drivers: map[string][]string{}},
-			), append(
-				types,
-				nil,
-			)
+			i, types, kept = len(out), append(types, nil), append(kept, nil)
+			out = append(out, Option{reqs: asks, claims: claims, drivers: map[string][]string{}})
 		}
 		w := &out[i]
-		w.grants, types[i] = append(w.grants, g), append(types[i], look.Types...)
+		w.grants, types[i], kept[i] = append(w.grants, g), append(types[i], look.Types...), append(kept[i], look)
 		for _, name := range look.Types {
 			if len(g.Drivers) > 0 {
 				w.drivers[name] = g.Drivers
@@ -178,11 +173,54 @@ func (d *State) Options(claims []snapshot.DeviceClaim, index int, cands *nodepoo
 		}
 	}
 	for i := range out {
-		if len(out[i].drivers) > 0 || len(extended) > 0 {
+		out[i].reqs = d.onlyIn(out[i].reqs, kept[i], views)
+		if len(out[i].drivers) > 0 || len(extended) > 0 || !coverAll(types[i], views) {
 			out[i].reqs = out[i].reqs.With(requirement.In(corev1.LabelInstanceTypeStable, types[i]...))
 		}
 	}
 	return out, cmp.Or(nearest, none)
+}
+
+// onlyIn adds to requirements for the kept views what excludes the others with the same types. Where the labels are others, a claim may get
+// other devices of the network, or none, as when it requests all that there are.
+func (d *State) onlyIn(reqs requirement.Set, kept, all []nodepool.DeviceView) requirement.Set {
+	excluded := func(v nodepool.DeviceView) bool {
+		for key, value := range v.Labels {
+			if !reqs.Get(d.s.Labels.Normalize(key)).Has(value) {
+				return true
+			}
+		}
+		return !slices.ContainsFunc(kept, func(k nodepool.DeviceView) bool {
+			return slices.ContainsFunc(v.Types, func(name string) bool { return slices.Contains(k.Types, name) })
+		})
+	}
+	same := func(v nodepool.DeviceView) bool {
+		return slices.ContainsFunc(kept, func(k nodepool.DeviceView) bool { return k.Key == v.Key })
+	}
+	if !slices.ContainsFunc(all, func(v nodepool.DeviceView) bool { return !same(v) && !excluded(v) }) {
+		return reqs
+	}
+	for _, key := range d.s.Devices.Labels() {
+		var values []string
+		for _, k := range kept {
+			value, has := k.Labels[key]
+			if !has {
+				values = nil
+				break
+			}
+			values = append(values, value)
+		}
+		if len(values) > 0 {
+			reqs = reqs.With(requirement.In(d.s.Labels.Normalize(key), values...))
+		}
+	}
+	return reqs
+}
+
+// coverAll reports whether the types with devices of their own are all among these. On another, a claim may not get the same devices of the
+// network, as when it requests all that there are.
+func coverAll(types []string, views []nodepool.DeviceView) bool {
+	return !slices.ContainsFunc(views, func(v nodepool.DeviceView) bool { return v.Typ != nil && !slices.Contains(types, v.Typ.Name) })
 }
 
 // Drivers are the DRA drivers with devices of these options on every one of the types, sorted.

@@ -31,6 +31,10 @@ func (d onePerType) Labels() []string                                   { return
 
 func (d onePerType) ExtendedResources() []corev1.ResourceName { return nil }
 
+func (d onePerType) UsableOn(*resourcev1.DeviceRequestAllocationResult) (*corev1.NodeSelector, bool) {
+	return nil, false
+}
+
 func (d onePerType) Find(_ []snapshot.DeviceClaim, at snapshot.DeviceNode) (snapshot.DeviceAllocation, error) {
 	if at.Type == nil || at.Type.Name != "gpu" || d.taken[at.Node] {
 		return snapshot.DeviceAllocation{}, errNone

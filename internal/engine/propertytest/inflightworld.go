@@ -107,7 +107,7 @@ func (c *Cluster) inTurn(existing int, queue []binding, d random) []binding {
 	for len(later) > 1 {
 		k := d.n(len(later))
 		up, later = append(up, later[k]), slices.Delete(later, k, k+1)
-		queue = (&Cluster{Nodes: slices.Clone(up), World: c.World, Filter: c.Filter}).bindThose(queue, true)
+		queue = (&Cluster{Nodes: slices.Clone(up), World: c.World, Filter: c.Filter, Devices: c.Devices}).bindThose(queue, true)
 	}
 	return queue
 }

@@ -20,10 +20,11 @@ type GroupRules interface {
 	Fits(c *Cluster, nodes int, g *snapshot.PodGroup, waiting []*corev1.Pod) string
 }
 
-// SchedulerOfGroups are a scheduler's rules. Groups may be nil.
+// SchedulerOfGroups are a scheduler's rules. Groups may be nil, and so may Devices, which is what devices the pods of a snapshot have.
 type SchedulerOfGroups struct {
-	Filter Filter
-	Groups GroupRules
+	Filter  Filter
+	Groups  GroupRules
+	Devices func(*snapshot.Snapshot) Devices
 }
 
 // GroupsWorld is a SchedulerWorld with PodGroups: gangs of equal and of different pods, some of them in one zone, with limits that hold

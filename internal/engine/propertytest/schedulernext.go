@@ -36,7 +36,8 @@ func (r *replays) waitOnePass(accepted map[acceptance]bool, outcomes []*Cluster)
 // acceptedNext are the acceptances that there are after the next plan; nil if the scheduler does not follow that.
 func (r *replays) acceptedNext(c *Cluster) map[acceptance]bool {
 	s := r.nextSnapshot(c)
-	next := replays{s, schedule.Solve(s, schedule.Budget{}), r.filter, r.groups, r.random, "next"}
+	next := *r
+	next.s, next.plan, next.nodes = s, schedule.Solve(s, schedule.Budget{}), "next"
 	after, why := next.carryOut(0)
 	if why != "" || next.refusedGroup(after) != "" {
 		return nil
@@ -61,6 +62,9 @@ func (r *replays) nextSnapshot(c *Cluster) *snapshot.Snapshot {
 	s.Pools = slices.Clone(s.Pools)
 	for i := range s.Pools {
 		r.countLaunches(&s.Pools[i])
+	}
+	if c.Devices != nil {
+		c.Devices.Next(c, &s)
 	}
 	s.PodGroups = slices.Clone(s.PodGroups)
 	for i := range s.PodGroups {

@@ -36,7 +36,7 @@ func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next 
 // Disagreement is that of a scheduler with rules about PodGroups: it binds what the plan places of each group, and finds no room on
 // existing nodes for a group that was rejected. Rejected pods of groups do not count by themselves.
 func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan, next func() byte) string {
-	r := replays{s, plan, x.Filter, x.Groups, random{next}, "new"}
+	r := replays{s: s, plan: plan, filter: x.Filter, groups: x.Groups, devices: x.Devices, random: random{next}, nodes: "new"}
 	var accepted map[acceptance]bool
 	var outcomes []*Cluster
 	for replay := range replaysPerWorld {
@@ -72,7 +72,9 @@ type replays struct {
 	plan   schedule.Plan
 	filter Filter
 	groups GroupRules
-	random random
+	// devices is what devices the pods of the snapshot have; nil if no pod has any.
+	devices func(*snapshot.Snapshot) Devices
+	random  random
 	// nodes is what the names of new nodes begin with.
 	nodes string
 }
@@ -93,6 +95,9 @@ type binding struct {
 func (r *replays) launched(replay int) (c *Cluster, existing int, todo []binding) {
 	s, plan := r.s, r.plan
 	c = &Cluster{World: s, Filter: r.filter, daemons: r.daemonSets(replay)}
+	if r.devices != nil {
+		c.Devices = r.devices(s)
+	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		node := comesUp(n, n.Pods)
@@ -209,7 +214,7 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 
 // Copy is a cluster with the same pods, to which others can be bound.
 func (c *Cluster) Copy() *Cluster {
-	out := &Cluster{World: c.World, Filter: c.Filter, daemons: c.daemons}
+	out := &Cluster{World: c.World, Filter: c.Filter, Devices: c.copiedDevices(), daemons: c.daemons}
 	for _, n := range c.Nodes {
 		cp := *n
 		cp.Pods = slices.Clone(n.Pods)
@@ -235,7 +240,7 @@ func (c *Cluster) bind(queue []binding, again bool) []binding {
 				i++
 				continue
 			}
-			queue[i].node.Pods = append(queue[i].node.Pods, queue[i].pod)
+			c.run(queue[i].pod, queue[i].node)
 			queue = slices.Delete(slices.Clone(queue), i, i+1)
 			if progress = true; again {
 				i = 0
@@ -247,7 +252,7 @@ func (c *Cluster) bind(queue []binding, again bool) []binding {
 
 // first is the cluster with only the first nodes.
 func (c *Cluster) first(nodes int) *Cluster {
-	return &Cluster{Nodes: c.Nodes[:nodes], World: c.World, Filter: c.Filter, daemons: c.daemons}
+	return &Cluster{Nodes: c.Nodes[:nodes], World: c.World, Filter: c.Filter, Devices: c.Devices, daemons: c.daemons}
 }
 
 // bindThose binds pods of the queue that have a node of the cluster, and returns those that are left.
@@ -266,9 +271,9 @@ func (c *Cluster) bindThose(queue []binding, again bool) []binding {
 // startDaemons binds the pods of DaemonSets that belong on the node and that it accepts.
 func (c *Cluster) startDaemons(node *ClusterNode) {
 	for _, set := range c.daemons() {
-		p := daemonPodFor(&set, node.Name)
+		p := DaemonPod(&set, node.Name)
 		if !slices.ContainsFunc(node.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && c.filter(p, node) == "" {
-			node.Pods = append(node.Pods, p)
+			c.run(p, node)
 		}
 	}
 }
@@ -307,8 +312,8 @@ func (n *ClusterNode) keptOff(c *Cluster, s *snapshot.Snapshot) (out []*corev1.P
 	for i := range s.DaemonSets {
 		empty := *n
 		empty.Pods = slices.DeleteFunc(slices.Clone(n.Pods), func(p *corev1.Pod) bool { return !snapshot.DaemonOwned(p) })
-		alone := &Cluster{Nodes: []*ClusterNode{&empty}, World: c.World, Filter: c.Filter}
-		p := daemonPodFor(&s.DaemonSets[i], n.Name)
+		alone := &Cluster{Nodes: []*ClusterNode{&empty}, World: c.World, Filter: c.Filter, Devices: c.copiedDevices()}
+		p := DaemonPod(&s.DaemonSets[i], n.Name)
 		if !slices.ContainsFunc(n.Pods, func(o *corev1.Pod) bool { return o.UID == p.UID }) && alone.filter(p, &empty) == "" {
 			out = append(out, p)
 		}
@@ -442,6 +447,7 @@ func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Clust
 		}
 		node := out.node("one-more", pool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
 		with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true, daemons: c.daemons}
+		with.Devices = c.copiedDevices()
 		with.startDaemons(node)
 		try(with, node, out.named(pool.NodePool.Name))
 	}

@@ -42,12 +42,39 @@ type Cluster struct {
 	EmptyHost bool
 	// Filter states why a scheduler refuses the pod on the node; empty if it accepts it. If it is nil, the rules of this package decide.
 	Filter Filter
+	// Devices are those that pods have; nil if the world has none.
+	Devices Devices
 	// daemons returns the DaemonSets in the order in which their pods come to a new node, which may be another for each.
 	daemons func() []snapshot.DaemonSet
 }
 
 // Filter states why a scheduler refuses a pod on a node of the cluster, which is one of its Nodes; empty if it accepts it.
 type Filter func(c *Cluster, pod *corev1.Pod, node *ClusterNode) string
+
+// Devices are those that a scheduler has allocated to pods of a cluster.
+type Devices interface {
+	// Take allocates devices to the pod, which the filter has just accepted on the node.
+	Take(c *Cluster, pod *corev1.Pod, node *ClusterNode)
+	// Copy is the same, to which other pods can be added.
+	Copy() Devices
+	// Next has the snapshot, which has the nodes and the pods of the cluster, show the devices that there are then.
+	Next(c *Cluster, s *snapshot.Snapshot)
+}
+
+// run has the pod run on the node, which accepts it.
+func (c *Cluster) run(pod *corev1.Pod, node *ClusterNode) {
+	if c.Devices != nil {
+		c.Devices.Take(c, pod, node)
+	}
+	node.Pods = append(node.Pods, pod)
+}
+
+func (c *Cluster) copiedDevices() Devices {
+	if c.Devices == nil {
+		return nil
+	}
+	return c.Devices.Copy()
+}
 
 // filter returns why the scheduler refuses the pod on the node; empty if it accepts it.
 func (c *Cluster) filter(pod *corev1.Pod, node *ClusterNode) string {

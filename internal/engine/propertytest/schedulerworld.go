@@ -201,7 +201,7 @@ func (d random) schedulerNode(s *snapshot.Snapshot, name string, families [][]ed
 		}
 	}
 	for i := range s.DaemonSets {
-		run(daemonPodFor(&s.DaemonSets[i], name))
+		run(DaemonPod(&s.DaemonSets[i], name))
 	}
 	for k, edits := range families {
 		for i := range d.n(3) {
@@ -216,8 +216,8 @@ func (d random) schedulerNode(s *snapshot.Snapshot, name string, families [][]ed
 	return n
 }
 
-// daemonPodFor is the set's pod on a node.
-func daemonPodFor(set *snapshot.DaemonSet, node string) *corev1.Pod {
+// DaemonPod is the set's pod on a node.
+func DaemonPod(set *snapshot.DaemonSet, node string) *corev1.Pod {
 	p := set.Pod.DeepCopy()
 	OwnedBy("apps/v1", "DaemonSet")(p)
 	p.OwnerReferences[0].Name = set.Name

@@ -131,7 +131,7 @@ func (d random) drivers(s *snapshot.Snapshot) {
 			n.CSIDrivers = []string{ebsDriver}
 			continue
 		}
-		if p := daemonPodFor(&s.DaemonSets[len(s.DaemonSets)-1], n.Name); c.nodeAffinity(p, at) == "" && c.taints(p, at) == "" {
+		if p := DaemonPod(&s.DaemonSets[len(s.DaemonSets)-1], n.Name); c.nodeAffinity(p, at) == "" && c.taints(p, at) == "" {
 			n.CSIDrivers, n.Pods = []string{ebsDriver}, append(n.Pods, Bound(p, n.Name))
 		}
 	}

@@ -22,10 +22,12 @@ type Devices interface {
 	Labels() []string
 	// ExtendedResources returns those that devices serve on some node, existing or planned, sorted.
 	ExtendedResources() []corev1.ResourceName
+	// UsableOn selects the nodes that can use a device, by the slice that publishes it; nil is all nodes. False if no slice does.
+	UsableOn(d *resourcev1.DeviceRequestAllocationResult) (*corev1.NodeSelector, bool)
 }
 
 // ExpectedPool is the prefix of the names of device pools that come with nodes, until these are published. No
-// published pool can have such a name.
+// published pool can have such a name. After the prefix follow the node, the instance type and the pool, each after a slash.
 const ExpectedPool = "~"
 
 // DeviceClaim is a ResourceClaim that a pod uses.

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -37,6 +38,10 @@ func (c *check) devices() {
 			c.allocation(pl, u, owner, comesWith)
 		}
 	}
+	var free snapshot.DeviceState
+	if c.s.Devices != nil {
+		free = c.s.Devices.Free(c.leaving())
+	}
 	for _, pl := range c.hosts {
 		for _, pod := range pl.pods {
 			c.hasExtended(pl, pod)
@@ -46,6 +51,7 @@ func (c *check) devices() {
 				c.failAt([]*host{pl}, "pod %s has resource claims, and is placed on %s", name(pod), pl.name)
 			default:
 				c.hasDevices(pl, pod, comesWith)
+				c.hasDevicesOnEach(pl, pod, free)
 			}
 		}
 	}
@@ -80,6 +86,8 @@ func (c *check) allocation(pl *host, u schedule.DeviceUse, owner map[device]type
 			for _, d := range r.Devices.Results {
 				if strings.HasPrefix(d.Pool, snapshot.ExpectedPool) {
 					comesWith[claim.UID] = pl
+				} else if !c.usable(pl, &d) {
+					c.failAt([]*host{pl}, "pod %s: device %s of pool %s cannot be used on %s", name(u.Pod), d.Device, d.Pool, pl.name)
 				}
 				key := device{d.Driver, d.Pool, d.Device}
 				if other, taken := owner[key]; taken && other != claim.UID && exclusive(&d) {
@@ -100,9 +108,64 @@ func (c *check) allocation(pl *host, u schedule.DeviceUse, owner map[device]type
 	}
 }
 
+// usable reports whether the host can use a published device, whatever it becomes.
+func (c *check) usable(pl *host, d *resourcev1.DeviceRequestAllocationResult) bool {
+	selector, published := c.s.Devices.UsableOn(d)
+	if !published || selector == nil {
+		return published
+	}
+	return slices.ContainsFunc(selector.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
+		named := !slices.ContainsFunc(t.MatchFields, func(f corev1.NodeSelectorRequirement) bool {
+			return pl.node == nil || !slices.Contains(f.Values, pl.node.Name)
+		})
+		demands, err := c.exprs(t.MatchExpressions)
+		return named && err == nil && pl.satisfies(&labelDemands{selector: demands})
+	})
+}
+
 // exclusive devices have one owner.
 func exclusive(d *resourcev1.DeviceRequestAllocationResult) bool {
 	return d.ShareID == nil && (d.AdminAccess == nil || !*d.AdminAccess)
+}
+
+// leaving are the pods that are planned, and those on nodes that go: their devices become free.
+func (c *check) leaving() map[types.UID]bool {
+	out := map[types.UID]bool{}
+	for _, pod := range c.s.Pods {
+		out[pod.UID] = true
+	}
+	for i := range c.s.Nodes {
+		for _, pod := range c.s.Nodes[i].Pods {
+			out[pod.UID] = out[pod.UID] || c.s.Nodes[i].Deleting
+		}
+	}
+	return out
+}
+
+// hasDevicesOnEach: whatever a launch becomes, there are devices for the pod, if it were alone.
+func (c *check) hasDevicesOnEach(pl *host, pod *corev1.Pod, free snapshot.DeviceState) {
+	claims, err := c.s.Devices.Claims(pod)
+	if pl.launch == nil || err != nil {
+		return
+	}
+	seen := map[string]bool{}
+	for _, out := range pl.outcomes {
+		at := snapshot.DeviceNode{Node: pl.name, Labels: map[string]string{}, Type: out.it}
+		for _, key := range c.s.Devices.Labels() {
+			if l := pl.labelOn(out, c.s.Labels.Normalize(key)); len(l.values) == 1 && !l.absent {
+				at.Labels[key] = l.values[0]
+			}
+		}
+		kind := fmt.Sprint(out.it.Name, at.Labels)
+		if seen[kind] {
+			continue
+		}
+		seen[kind] = true
+		if _, err := free.Find(claims, at); err != nil {
+			c.failAt([]*host{pl}, "pod %s: as %s in %s, %s has no devices for it: %v", name(pod), out.it.Name, out.o.Zone, pl.name, err)
+			return
+		}
+	}
 }
 
 // hasDevices: the pod has devices for its claims. A pod that stays nominated may have lost them.

@@ -2,9 +2,12 @@ package validate
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -31,15 +34,33 @@ func (c *check) hasExtended(pl *host, pod *corev1.Pod) {
 			if claim.Extended == nil || len(u.Grants) == 0 {
 				continue
 			}
-			for _, g := range u.Grants {
-				if r := g.Results[i]; r == nil || int64(len(r.Devices.Results)) != want {
-					c.failAt([]*host{pl}, "pod %s: it does not have the %d devices on %s that it requests by extended resources", name(pod), want, pl.name)
-				}
+			if !enough(pl, u.Grants, i, want) {
+				c.failAt([]*host{pl}, "pod %s: it does not have the %d devices on %s that it requests by extended resources", name(pod), want, pl.name)
 			}
 			return
 		}
 	}
 	c.failAt([]*host{pl}, "pod %s: it has no devices on %s for the extended resources that it requests", name(pod), pl.name)
+}
+
+// enough reports whether one of the grants has so many devices for the i-th claim, on each type that the host may become. A grant without
+// is for a type that the host does not become, where a device plugin serves the resource.
+func enough(pl *host, grants []snapshot.DeviceAllocation, i int, want int64) bool {
+	has := func(on string) bool {
+		return slices.ContainsFunc(grants, func(g snapshot.DeviceAllocation) bool {
+			r := g.Results[i]
+			return r != nil && int64(len(r.Devices.Results)) == want &&
+				!slices.ContainsFunc(r.Devices.Results, func(d resourcev1.DeviceRequestAllocationResult) bool {
+					return strings.HasPrefix(d.Pool, snapshot.ExpectedPool) && !strings.Contains(d.Pool, "/"+on+"/")
+				})
+		})
+	}
+	if pl.launch == nil {
+		return slices.ContainsFunc(grants, func(g snapshot.DeviceAllocation) bool {
+			return g.Results[i] != nil && int64(len(g.Results[i].Devices.Results)) == want
+		})
+	}
+	return !slices.ContainsFunc(pl.launch.InstanceTypes, func(it *catalog.InstanceType) bool { return !has(it.Name) })
 }
 
 // extendedOn are the extended resources that devices serve on the host, whichever type a launch becomes.

@@ -70,18 +70,23 @@ func (c *check) daemonsSpread(sp *spread) []*scheduledPod {
 		return nil
 	}
 	var out []*scheduledPod
+	rivals := map[*host][]*scheduledPod{}
 	for _, m := range c.pods.daemons {
-		if sp.has(m.pod) && c.counts(sp, m.at) && !slices.ContainsFunc(out, m.isRivalOf) {
-			out = append(out, m)
+		if !sp.has(m.pod) || !c.counts(sp, m.at) || slices.ContainsFunc(rivals[m.at], m.isRivalOf) {
+			continue
+		}
+		out = append(out, m)
+		if len(ports(m.pod)) > 0 {
+			rivals[m.at] = append(rivals[m.at], m)
 		}
 	}
 	return out
 }
 
-// isRivalOf reports whether both are pods of DaemonSets of which just one comes to their node.
+// isRivalOf reports whether both are pods of DaemonSets of which just one comes, if they are for one node.
 func (m *scheduledPod) isRivalOf(other *scheduledPod) bool {
 	_, found := portConflict(ports(m.pod), ports(other.pod))
-	return found && m.at == other.at && m.daemon && other.daemon
+	return found && m.daemon && other.daemon
 }
 
 // mostDaemons returns how many pods of DaemonSets one new node may bring that the constraint counts.

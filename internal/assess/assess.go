@@ -46,7 +46,7 @@ func DefaultSettings() Settings {
 
 // Assess computes the report of a cluster, without usage and doctor, which are read elsewhere.
 //
-// Cost: two to five times that of consolidateFully, and that of measure. The outcomes are computed at the same time, as far as there are
+// Cost: two to six times that of consolidateFully, and that of measure. The outcomes are computed at the same time, as far as there are
 // cores.
 func Assess(view *inspect.View, settings Settings) *Report {
 	a := &assessment{view: view, settings: settings, prices: newPriceList(view)}
@@ -75,11 +75,13 @@ func (a *assessment) report() *Report {
 	free := parallel.Begin(func() endState { return a.consolidateFully(begin.without(allGuards...), a.settings.FreeSteps) })
 	guarded := a.consolidateFully(begin, a.settings.Steps)
 	unguarded, repacked := free.Wait(), fresh.Wait()
+	gate := parallel.Begin(func() *Gate { return a.gate(begin, &guarded) })
 	out.Moves = a.moves(&guarded)
 	out.Outcomes = a.outcomes(out, &guarded, &unguarded, repacked.repack)
 	out.Kept = a.kept(&guarded)
 	out.Guards = a.guards(begin, &guarded, &unguarded)
 	out.Rules = repacked.rules
+	out.Gate = gate.Wait()
 	out.Consolidatable, out.NodeGroups = a.consolidatable(), a.settings.NodeGroups
 	out.Search = a.search(repacked.unmeasured)
 	return out

@@ -34,7 +34,13 @@ func (l list) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { retu
 // fragmented is a cluster of on-demand nodes that are used to 31 %.
 func fragmented(tb testing.TB, nodes int) *inspect.View {
 	tb.Helper()
-	types, err := workload.EC2Types("us-east-1", karpv1.CapacityTypeOnDemand)
+	return fragmentedOf(tb, nodes, karpv1.CapacityTypeOnDemand)
+}
+
+// fragmentedOf is the same of nodes of a capacity type.
+func fragmentedOf(tb testing.TB, nodes int, capacityType string) *inspect.View {
+	tb.Helper()
+	types, err := workload.EC2Types("us-east-1", capacityType)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -168,6 +174,28 @@ func TestMovesAddUp(t *testing.T) {
 }
 
 // Protections that block every node have the whole saving as their cost, and name the objects.
+// Of a fleet of spot nodes, the headline names the feature gate with which they may replace each other, and what it saves; unasked.
+func TestTheGateForSpotIsNamed(t *testing.T) {
+	v := fragmentedOf(t, 12, karpv1.CapacityTypeSpot)
+	r := assessed(t, v)
+	if r.Gate == nil || r.Gate.Name != "SpotToSpotConsolidation" {
+		t.Fatalf("gate %+v", r.Gate)
+	}
+	headline := strings.Join(r.Headline(), "\n")
+	if want := "the feature gate SpotToSpotConsolidation: " + assess.PerMonth(r.Gate.MonthlySavings) + " a month"; !strings.Contains(headline, want) {
+		t.Errorf("%q is not in:\n%s", want, headline)
+	}
+	settings := assess.DefaultSettings()
+	settings.Consolidation.SpotToSpot = true
+	on := assess.Assess(v, settings)
+	if done := on.Outcome(assess.Consolidated); on.Gate != nil || done.HourlyCost > 1.05*r.Gate.HourlyCost || r.Gate.HourlyCost > 1.05*done.HourlyCost {
+		t.Errorf("with the gate the fleet costs $%.3f/h, predicted were $%.3f/h; gate %+v", done.HourlyCost, r.Gate.HourlyCost, on.Gate)
+	}
+	if r := assessed(t, fragmented(t, 12)); r.Gate != nil {
+		t.Errorf("a fleet without spot nodes has gate %+v", r.Gate)
+	}
+}
+
 func TestGuards(t *testing.T) {
 	pdb := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything", Namespace: "default"},

@@ -28,6 +28,8 @@ type Report struct {
 	Outcomes []Outcome `json:"outcomes"`
 	// Moves lead to the outcome Consolidated, in order.
 	Moves []Move `json:"moves"`
+	// Gate is the feature gate that saves more beyond Consolidated; nil if none does, or the only one is on.
+	Gate *Gate `json:"gate,omitempty"`
 	// Guards holds what keeps consolidation from saving more.
 	Guards []Guard `json:"guards"`
 	// Rules holds what constraints of pods and pools cost, those that cost most first.
@@ -166,6 +168,19 @@ type Search struct {
 	// RuleSteps bounds the measurement of Rules; UnmeasuredRules are those that it did not reach.
 	RuleSteps       int      `json:"ruleSteps"`
 	UnmeasuredRules []string `json:"unmeasuredRules"`
+}
+
+// Gate is a feature gate that is off, and where consolidation finishes with it.
+type Gate struct {
+	Name string `json:"name"`
+	// HourlyCost is that of all nodes in the end. Savings are compared with the outcome Consolidated.
+	HourlyCost     float64 `json:"hourlyCost"`
+	MonthlyCost    float64 `json:"monthlyCost"`
+	HourlySavings  float64 `json:"hourlySavings"`
+	MonthlySavings float64 `json:"monthlySavings"`
+	Nodes          int     `json:"nodes"`
+	// Cut is true if the search was stopped early: more can be saved.
+	Cut bool `json:"cut"`
 }
 
 // Guard is a protection against disruption, and what it costs.

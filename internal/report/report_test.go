@@ -95,12 +95,14 @@ func ExampleAge() {
 
 func ExampleJSON() {
 	var out strings.Builder
-	if err := report.JSON(&out, map[string]string{"why": "a < b"}); err != nil {
+	if err := report.JSON(&out, "Reason", map[string]string{"why": "a < b"}); err != nil {
 		panic(err)
 	}
 	fmt.Print(out.String())
 	// Output:
 	// {
+	//   "apiVersion": "dovetail.sh/v1alpha1",
+	//   "kind": "Reason",
 	//   "why": "a < b"
 	// }
 }

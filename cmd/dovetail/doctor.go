@@ -25,6 +25,7 @@ import (
 // doctorFlags are the flags of the doctor command.
 type doctorFlags struct {
 	accountFlags
+	files          []string
 	output         choice
 	failOn         choice
 	all, manifests bool
@@ -44,15 +45,21 @@ The cluster is that of KUBECONFIG, or of --kubeconfig and --context; AWS credent
 AWS SDK, and so does the region without --region. The controller makes the same checks when it starts and every ten
 minutes, and counts the findings in the metric dovetail_doctor_findings.
 
+With -f it checks a cluster in files, such as one that dovetail snapshot has written, without what is in AWS.
+
 With several --context or --all-contexts, it prints one table over these clusters. The name and region of each EKS cluster are those
 of its ARN, as aws eks update-kubeconfig writes it.`,
 		Example: `  dovetail doctor --cluster-name shop
   dovetail doctor --cluster-name shop --region eu-west-1 --context production -o wide
   dovetail doctor --cluster-name shop -o json --output-file findings.json
   dovetail doctor --cluster-name shop --fix-manifests > fix.yaml
-  dovetail doctor --all-contexts`,
+  dovetail doctor --all-contexts
+  dovetail snapshot --output-file shop.json && dovetail doctor -f shop.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(f.files) > 0 {
+				return f.runFiles(cmd)
+			}
 			several, err := f.kube.choose()
 			if err == nil && several != nil {
 				err = namesOneCluster(cmd, "cluster-name", "region", "fix-manifests")
@@ -73,6 +80,8 @@ of its ARN, as aws eks update-kubeconfig writes it.`,
 	}
 	f.kube.bindContexts(cmd)
 	f.bindAccount(cmd, "name of the EKS cluster; without it, checks that need AWS are skipped")
+	cmd.Flags().StringArrayVarP(&f.files, "filename", "f", nil,
+		"file, directory, or - for stdin with a snapshot of a cluster (see dovetail snapshot),\ninstead of a live cluster; can be repeated")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
 	f.failOn = choice{string(doctor.Warning), []string{string(doctor.Warning), string(doctor.Error)}}

@@ -19,7 +19,7 @@ func TestCommandsShareTheirFlags(t *testing.T) {
 	for command, want := range map[string][]string{
 		"plan":           {"region", "namespace", "output", "output-file", "filename"},
 		"instance-types": append(kube, "region", "output", "output-file", "filename"),
-		"doctor":         append(kube, "cluster-name", "region", "output", "output-file"),
+		"doctor":         append(kube, "cluster-name", "region", "output", "output-file", "filename"),
 		"adopt":          append(kube, "cluster-name", "region"),
 		"snapshot":       append(kube, "output", "output-file"),
 		"iam-policy":     {"cluster-name", "region", "output", "output-file"},

@@ -133,6 +133,8 @@ class Controller {
     this.numbers.clear();
     const same = (r: Rect | null) => (r && this.index.byId.get(r.id)) ?? null;
     [this.hovered, this.focused] = [same(this.hovered), same(this.focused)];
+    // Who has come before the nodes, or looks at one that has gone, is at the first: Enter opens it.
+    if (!this.focused && document.activeElement === this.canvas) this.first();
     this.clamp();
     return sameRoom && nodes.size > atOnce;
   }
@@ -321,10 +323,15 @@ class Controller {
   }
 
   focus = () => {
-    this.focused ??= this.layout?.rects[0] ?? null;
-    this.announce();
+    if (this.focused) this.announce();
+    else this.first();
     this.draw([]);
   };
+
+  private first() {
+    this.focused = this.layout?.rects[0] ?? null;
+    this.announce();
+  }
 
   blur = () => this.draw([]);
 }

@@ -86,4 +86,20 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await page.getByRole('option', { name: /shop\/db-0/ }).waitFor();
     await page.keyboard.press('Escape');
   });
+
+  await t.test('if the node in focus goes, the first one is, and Enter opens it', async () => {
+    const map = page.locator('.fleet-view .canvas');
+    const said = page.locator('#say');
+    await map.locator('canvas').focus();
+    await map.locator('.mark.focused').waitFor();
+    const name = (await said.innerText()).split(',')[0];
+    assert.ok(items.some((o) => o.kind === 'Node' && o.metadata.name === name), name);
+    for (const o of items) {
+      if (o.kind === 'Node' && o.metadata.name === name || o.kind === 'NodeClaim' && o.status.nodeName === name) api.remove(o);
+    }
+    await page.waitForFunction((before) => !document.querySelector('#say').innerText.startsWith(before), name);
+    await map.locator('.mark.focused').waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByRole('complementary', { name: 'Selected node' }).waitFor();
+  });
 });

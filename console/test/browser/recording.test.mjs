@@ -32,6 +32,7 @@ test('a recording without a cluster', { timeout: 5 * 60_000 }, async (t) => {
     const then = page.getByRole('region', { name: 'Fleet then' });
     await then.getByRole('heading', { name: /^Fleet at/ }).waitFor();
     await then.locator('canvas').focus();
+    await then.locator('.mark.focused').waitFor();
     await page.keyboard.press('Enter');
     await accessible(page, 'a recorded minute');
     await picture(page, 'recording-minute');

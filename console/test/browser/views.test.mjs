@@ -120,7 +120,7 @@ test('views of a recording', { timeout: 30 * 60_000 }, async (t) => {
   const browser = await startBrowser(t);
   const url = await startConsole(t, ['--recording', recording]);
   const { decisions } = await (await fetch(`${url}/api/v1/decisions`)).json();
-  const removal = decisions.find((d) => d.kind === 'underutilized');
+  const removal = decisions.find((d) => d.type === 'underutilized');
   await each(t, browser, url, async (page, view) => {
     await view('recorded-timeline', '#/timeline?t=2026-11-28T19:15:50Z', 'Fleet at 19:15', async () => {
       await page.locator('.chart canvas').waitFor();

@@ -198,6 +198,33 @@ func (s *Session) Children(t testing.TB) []int {
 	return out
 }
 
+// Component is the process that it has started for a component, such as etcd or the controller. The order of IDs does not show it: they begin
+// again at the smallest when all have been used.
+func (s *Session) Component(t testing.TB, name string) int {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ps", "-axo", "pid=,ppid=,args=").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := strconv.Itoa(s.cmd.Process.Pid)
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if len(words) < 4 || words[1] != parent {
+			continue
+		}
+		if words[3] != name && (words[3] != "component" || len(words) < 5 || words[4] != name) {
+			continue
+		}
+		id, err := strconv.Atoi(words[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	t.Fatalf("no process of %s:\n%s", name, out)
+	return 0
+}
+
 // AwaitExit waits until none of the processes runs any more.
 func AwaitExit(t testing.TB, ids []int, within time.Duration) {
 	t.Helper()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,7 +77,7 @@ func TestUpRestartsAControllerThatExitedAndLeavesNoProcessWhenItIsKilled(t *test
 	if len(children) != components {
 		t.Errorf("%d processes were started, want %d", len(children), components)
 	}
-	if err := syscall.Kill(slices.Max(children), syscall.SIGKILL); err != nil { // the controller is started last
+	if err := syscall.Kill(s.Component(t, "controller"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	s.Await(t, "The controller exited 1 time(s)", exitTimeout)
@@ -96,8 +95,7 @@ func TestUpReportsTheFailedComponent(t *testing.T) {
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "ready after", bootTimeout)
 	children := s.Children(t)
-	// The one that was started first is etcd.
-	if err := syscall.Kill(slices.Min(children), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(s.Component(t, "etcd"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if code := s.Wait(t, exitTimeout); code != 1 {

@@ -18,10 +18,10 @@ func TestBannerMatchesREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(text), "\n## Try it\n")
+	_, section, found := strings.Cut(string(text), "\n## Run it in the lab\n")
 	section, _, ends := strings.Cut(section, "\n## ")
 	if !found || !ends {
-		t.Fatal("README has no section Try it")
+		t.Fatal("README has no section about the lab")
 	}
 	lines, err := docstest.Lines(strings.NewReader(section))
 	if err != nil {

@@ -198,8 +198,8 @@ func (s *Session) Children(t testing.TB) []int {
 	return out
 }
 
-// Component is the process that it has started for a component, such as etcd or the controller. The order of IDs does not show it: they begin
-// again at the smallest when all have been used.
+// Component is the process that it has started for a component, such as etcd or the controller. The order of IDs does not show it: they
+// begin again at the smallest when all have been used.
 func (s *Session) Component(t testing.TB, name string) int {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-axo", "pid=,ppid=,args=").Output()

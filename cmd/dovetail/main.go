@@ -102,6 +102,7 @@ func checkArgs(cmd *cobra.Command) {
 }
 
 func rootCommand() *cobra.Command {
+	var printVersion bool
 	root := &cobra.Command{
 		Use:   "dovetail",
 		Short: "Node autoscaler for Amazon EKS",
@@ -113,7 +114,11 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case printVersion && len(args) == 0:
+				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
+				return err
+			case len(args) == 0:
 				return cmd.Help()
 			}
 			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
@@ -124,8 +129,8 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetFlagErrorFunc(misusedFlag)
-	root.Version = version
-	root.SetVersionTemplate(versionLine())
+	// Not cobra's own flag: its templates would keep each method of all types in the binary, a third of it.
+	root.Flags().BoolVarP(&printVersion, "version", "v", false, "print the version")
 	addGroup(root, "look", "Look at a cluster:",
 		explainCommand(), assessCommand(), topCommand(), consoleCommand(), doctorCommand(), recordingCommand(), mcpCommand())
 	addGroup(root, "plan", "Plan:", planCommand(), instanceTypesCommand(), snapshotCommand(), replayCommand())

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 )
 
-// oldAmounts are the names that recordings of builds before 0.1.0 have for what is in $/h. They can be read until 1.0.
-type oldAmounts struct {
+// oldNames are those that recordings of builds before 0.1.0 have for the type of a decision and for what is in $/h. They can be read until
+// 1.0.
+type oldNames struct {
+	Kind     string `json:"kind"`
 	Cost     number `json:"cost"`
 	Price    number `json:"price"`
 	PoolCost number `json:"poolCost"`
@@ -14,8 +16,8 @@ type oldAmounts struct {
 	Saved    number `json:"saved"`
 }
 
-// decode decodes an object, and its amounts with old names apart from it.
-func decode(data []byte, into any) (old oldAmounts, err error) {
+// decode decodes an object, and what has old names apart from it.
+func decode(data []byte, into any) (old oldNames, err error) {
 	if err := json.Unmarshal(data, into); err != nil {
 		return old, err
 	}
@@ -26,6 +28,7 @@ func decode(data []byte, into any) (old oldAmounts, err error) {
 func (d *Decision) UnmarshalJSON(data []byte) error {
 	type plain Decision
 	old, err := decode(data, (*plain)(d))
+	d.Kind = cmp.Or(d.Kind, old.Kind)
 	d.HourlyCost, d.HourlySavings = cmp.Or(d.HourlyCost, old.Cost), cmp.Or(d.HourlySavings, old.Saving)
 	return err
 }

@@ -65,7 +65,7 @@ func TestLicensesOfAModule(t *testing.T) {
 func TestLicensesThatAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"of its own", "You may use this on Tuesdays only.", "of its text is known"},
-		{"not on the list", beer, "decide whether the image may contain it"},
+		{"not on the list", beer, "decide whether a release may contain it"},
 		{"none", "", "of its text is known"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

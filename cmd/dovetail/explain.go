@@ -221,14 +221,15 @@ func (f *explainFlags) run(cmd *cobra.Command, e explainer, name string) error {
 
 // folded is a report that folds its lines.
 type folded struct {
-	kind string
-	of   interface {
+	kind  string // of the document for programs
+	width int    // of lines, in columns; 0 does not fold
+	of    interface {
 		Text(w io.Writer, width int) error
 	}
 }
 
-// Text prints it for a terminal of the usual width.
-func (f folded) Text(w io.Writer) error { return f.of.Text(w, report.Width) }
+// Text prints it with lines of the width.
+func (f folded) Text(w io.Writer) error { return f.of.Text(w, f.width) }
 
 // Wide prints all of it, without folding.
 func (f folded) Wide(w io.Writer) error { return f.of.Text(w, 0) }
@@ -244,7 +245,7 @@ func explainNode(view *inspect.View, name string) (printer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return folded{"NodeExplanation", r}, nil
+	return folded{"NodeExplanation", report.Width, r}, nil
 }
 
 // explainNodeClaim explains the node of a NodeClaim.
@@ -253,7 +254,7 @@ func explainNodeClaim(view *inspect.View, name string) (printer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return folded{"NodeExplanation", r}, nil
+	return folded{"NodeExplanation", report.Width, r}, nil
 }
 
 // explainNodePool explains the NodePool of a name.
@@ -262,7 +263,7 @@ func explainNodePool(view *inspect.View, name string) (printer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return folded{"NodePoolExplanation", r}, nil
+	return folded{"NodePoolExplanation", report.Width, r}, nil
 }
 
 // explainPod explains the pod NAMESPACE/NAME.

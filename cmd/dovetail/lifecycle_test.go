@@ -15,7 +15,8 @@ func TestPlannedMaintenanceOverFiles(t *testing.T) {
 		{nil, "  a     general", "  b: the node is empty"},
 		{[]string{"--node-lifecycle-conditions"}, "  b     general", "  a: the node is empty"},
 	} {
-		stdout, stderr, err := command("", append([]string{"plan", "-f", "testdata/maintenance.yaml", "--consolidate", "--no-timings"}, tt.flags...)...)
+		plan := []string{"plan", "-f", "testdata/maintenance.yaml", "--consolidate", "--no-timings"}
+		stdout, stderr, err := command("", append(plan, tt.flags...)...)
 		if err != nil || !strings.Contains(stdout, tt.goes) || !strings.Contains(stdout, tt.stays) {
 			t.Errorf("%v: error %v, %s\n%s", tt.flags, err, stderr, stdout)
 		}

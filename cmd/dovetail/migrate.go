@@ -95,13 +95,13 @@ Exit code 1 also means that there is an obstacle, 3 that something was not check
 			if err != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "error: nothing was checked:", err)
 				if f.output.value != "table" && f.output.value != "" { // a program reads it
-					err = writeAs(cmd.OutOrStdout(), f.output.value, fitted{migrate.Unreadable(err), 0})
+					err = writeAs(cmd.OutOrStdout(), f.output.value, checkReport(cmd, migrate.Unreadable(err)))
 					return cmp.Or(err, error(exitIncomplete))
 				}
 				return exitIncomplete
 			}
 			report := migrate.Run(facts)
-			if err := writeAs(cmd.OutOrStdout(), f.output.value, fitted{report, columnsOf(cmd.OutOrStdout())}); err != nil {
+			if err := writeAs(cmd.OutOrStdout(), f.output.value, checkReport(cmd, report)); err != nil {
 				return err
 			}
 			switch {
@@ -116,6 +116,11 @@ Exit code 1 also means that there is an obstacle, 3 that something was not check
 	f.bind(cmd)
 	bindOutput(cmd, &f.output, "table", "json", "yaml")
 	return cmd
+}
+
+// checkReport prints a report of checks in the width of the terminal.
+func checkReport(cmd *cobra.Command, r migrate.Report) folded {
+	return folded{"MigrationCheck", columnsOf(cmd.OutOrStdout()), r}
 }
 
 // migrateAccount describes what the checks read of AWS.

@@ -133,21 +133,6 @@ func columnsOf(out io.Writer) int {
 	return max(width, narrowest)
 }
 
-// fitted is a report with lines that fit a terminal.
-type fitted struct {
-	printedTo
-	width int
-}
-
-// printedTo is a report with lines of any width, or of a given one.
-type printedTo interface {
-	Text(w io.Writer, width int) error
-	JSON(w io.Writer) error
-}
-
-// Text prints it for the terminal.
-func (f fitted) Text(w io.Writer) error { return f.printedTo.Text(w, f.width) }
-
 // visibleLine is text without what could control a terminal or begin a line.
 func visibleLine(text string) string {
 	return strings.ReplaceAll(strings.Map(visible, text), "\n", "?")

@@ -82,7 +82,8 @@ func TestSavingsPage(t *testing.T) {
 	if !begins || !closed {
 		t.Fatalf("%s has no table", savingsPage)
 	}
-	table := "\n| Workload | One type, $/h | Any size of m7i | c, m and r, amd64 | c, m and r, with Graviton | Lower bound |\n|---|--:|--:|--:|--:|--:|\n"
+	table := "\n| Workload | One type, $/h | Any size of m7i | c, m and r, amd64 | c, m and r, with Graviton | Lower bound |\n" +
+		"|---|--:|--:|--:|--:|--:|\n"
 	for _, kind := range []string{"replicas", "batch", "diverse"} {
 		table += savingsRow(t, kind)
 	}

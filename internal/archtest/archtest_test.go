@@ -59,7 +59,7 @@ var importRules = []layer{
 		ours:    []string{"api", "internal/cloudprovider"},
 		inTests: []string{"internal/engine/repair"}, // which compiles the policies
 	},
-	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider"}},
+	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/spelling"}},
 	{dir: "internal/cluster/reduced", ours: []string{"api"}, inTests: []string{"internal/manifest"}}, // which has what plans depend on
 	{
 		dir:     "internal/controller",

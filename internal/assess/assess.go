@@ -75,7 +75,7 @@ func (a *assessment) report() *Report {
 	free := parallel.Begin(func() endState { return a.consolidateFully(begin.without(allGuards...), a.settings.FreeSteps) })
 	guarded := a.consolidateFully(begin, a.settings.Steps)
 	unguarded, repacked := free.Wait(), fresh.Wait()
-	gate := parallel.Begin(func() *Gate { return a.gate(begin, &guarded) })
+	gate := parallel.Begin(func() *Gate { return a.gate(begin, &guarded, out.Now.HourlyCost-a.planned()) })
 	out.Moves = a.moves(&guarded)
 	out.Outcomes = a.outcomes(out, &guarded, &unguarded, repacked.repack)
 	out.Kept = a.kept(&guarded)

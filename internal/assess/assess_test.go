@@ -182,13 +182,15 @@ func TestTheGateForSpotIsNamed(t *testing.T) {
 		t.Fatalf("gate %+v", r.Gate)
 	}
 	headline := strings.Join(r.Headline(), "\n")
-	if want := "the feature gate SpotToSpotConsolidation: " + assess.PerMonth(r.Gate.MonthlySavings) + " a month"; !strings.Contains(headline, want) {
+	want := "the feature gate SpotToSpotConsolidation: " + assess.PerMonth(r.Gate.MonthlySavings) + " a month"
+	if !strings.Contains(headline, want) {
 		t.Errorf("%q is not in:\n%s", want, headline)
 	}
 	settings := assess.DefaultSettings()
 	settings.Consolidation.SpotToSpot = true
 	on := assess.Assess(v, settings)
-	if done := on.Outcome(assess.Consolidated); on.Gate != nil || done.HourlyCost > 1.05*r.Gate.HourlyCost || r.Gate.HourlyCost > 1.05*done.HourlyCost {
+	done := on.Outcome(assess.Consolidated)
+	if on.Gate != nil || done.HourlyCost > 1.05*r.Gate.HourlyCost || r.Gate.HourlyCost > 1.05*done.HourlyCost {
 		t.Errorf("with the gate the fleet costs $%.3f/h, predicted were $%.3f/h; gate %+v", done.HourlyCost, r.Gate.HourlyCost, on.Gate)
 	}
 	if r := assessed(t, fragmented(t, 12)); r.Gate != nil {

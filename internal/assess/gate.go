@@ -8,10 +8,10 @@ import (
 const SpotToSpot = "SpotToSpotConsolidation"
 
 // gate measures what SpotToSpot saves, compared with where consolidation finishes without it. It is nil if the gate is on, if there is no
-// spot node that it is for, or if it saves nothing.
+// spot node that it is for, or if it saves nothing. Nodes that plans do not know cost unplanned $/h.
 //
 // Cost: that of consolidateFully, for a fleet with spot nodes.
-func (a *assessment) gate(begin *future, consolidated *endState) *Gate {
+func (a *assessment) gate(begin *future, consolidated *endState, unplanned float64) *Gate {
 	if a.settings.Consolidation.SpotToSpot || !hasSpot(begin) {
 		return nil
 	}
@@ -23,9 +23,8 @@ func (a *assessment) gate(begin *future, consolidated *endState) *Gate {
 	if before-after < leastCost {
 		return nil
 	}
-	extra := fleetOf(a.withUnclaimed(), a.prices).HourlyCost - a.planned()
 	return &Gate{
-		Name: SpotToSpot, HourlyCost: after + extra, MonthlyCost: monthly(after + extra),
+		Name: SpotToSpot, HourlyCost: after + unplanned, MonthlyCost: monthly(after + unplanned),
 		HourlySavings: before - after, MonthlySavings: monthly(before - after), Nodes: nodes, Cut: end.cut,
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"strings"
 
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
 // decodeSchedulerConfig reads the text of the setting. The errors name fields by their paths.
@@ -87,40 +88,13 @@ func valueOf(found string) string {
 	return "a " + found
 }
 
-// index is the place of an entry in a path, such as [0].
-var index = regexp.MustCompile(`\[\d+\]`)
-
 // describeUnknown adds to an error of the strict decoder, which is like unknown field "profiles[0].x", which fields are known there.
 func describeUnknown(err error) error {
 	_, quoted, _ := strings.Cut(err.Error(), `"`)
-	path := strings.TrimSuffix(quoted, `"`)
-	at := reflect.TypeFor[schedulerConfig]()
-	steps := strings.Split(index.ReplaceAllString(path, ""), ".")
-	for _, step := range steps[:len(steps)-1] {
-		at = fieldType(at, step)
+	path, parent := strings.TrimSuffix(quoted, `"`), ""
+	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
+		parent = path[:dot]
 	}
-	var known []string
-	for i := range at.NumField() {
-		known = append(known, jsonName(at.Field(i)))
-	}
+	known := spelling.FieldsAt(reflect.TypeFor[schedulerConfig](), parent)
 	return fmt.Errorf("%s: is not known here: known are %s", path, strings.Join(known, ", "))
-}
-
-// fieldType is the type of a field, or of its entries, which is a struct.
-func fieldType(of reflect.Type, name string) reflect.Type {
-	for i := range of.NumField() {
-		if f := of.Field(i); jsonName(f) == name {
-			t := f.Type
-			for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-				t = t.Elem()
-			}
-			return t
-		}
-	}
-	return of
-}
-
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name
 }

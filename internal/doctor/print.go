@@ -15,8 +15,8 @@ func (r Report) Table(w io.Writer, width int) error {
 	p := report.Page{Width: width}
 	for _, f := range r.Findings {
 		p.Labeled(fmt.Sprintf("%-7s  %s  ", strings.ToUpper(string(f.Severity)), f.Check), "         ", f.Object)
-		told(&p, "         seen: ", f.Seen)
-		told(&p, "         why:  ", f.Why)
+		prose(&p, "         seen: ", f.Seen)
+		prose(&p, "         why:  ", f.Why)
 		if f.Remedy != "" {
 			p.Printf("         do:   %s\n", indented(f.Remedy))
 		}
@@ -30,8 +30,8 @@ func (r Report) Table(w io.Writer, width int) error {
 	return err
 }
 
-// told adds prose behind a label. Its line breaks stay.
-func told(p *report.Page, label, text string) {
+// prose adds text behind a label. Its line breaks stay.
+func prose(p *report.Page, label, text string) {
 	rest := strings.Repeat(" ", len(label))
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		p.Labeled(label, rest, line)

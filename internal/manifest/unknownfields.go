@@ -35,54 +35,10 @@ func unknownFieldError(o client.Object, path string) error {
 		parent, name = path[:dot], path[dot+1:]
 	}
 	err := fmt.Errorf("unknown field %q", path)
-	if meant := spelling.Nearest(name, fieldsAt(reflect.TypeOf(o), parent), max(2, len(name)/3)); meant != "" {
+	if meant := spelling.Nearest(name, spelling.FieldsAt(reflect.TypeOf(o), parent), max(2, len(name)/3)); meant != "" {
 		return fmt.Errorf("%w, did you mean %q?", err, meant)
 	}
 	return err
-}
-
-// fieldsAt are the names of the fields at a path like spec.containers[0].resources; nil if the path finishes in a map.
-func fieldsAt(t reflect.Type, path string) []string {
-	for path != "" {
-		var step string
-		step, path, _ = strings.Cut(path, ".")
-		step, _, _ = strings.Cut(step, "[")
-		next, found := fieldsOf(t)[step]
-		if !found {
-			return nil
-		}
-		t = next
-	}
-	var out []string
-	for name := range fieldsOf(t) {
-		out = append(out, name)
-	}
-	return out
-}
-
-// fieldsOf are the types of a struct's fields by their names in JSON.
-func fieldsOf(t reflect.Type) map[string]reflect.Type {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	out := map[string]reflect.Type{}
-	if t.Kind() != reflect.Struct {
-		return out
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case name == "-" || !f.IsExported():
-		case f.Anonymous && name == "", options == "inline":
-			for name, of := range fieldsOf(f.Type) {
-				out[name] = of
-			}
-		case name != "":
-			out[name] = f.Type
-		}
-	}
-	return out
 }
 
 // repeatedFieldError is the error of a field that the strict decoder has found twice in one object. The API server rejects it with strict

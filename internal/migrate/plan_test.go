@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -143,7 +144,7 @@ func TestNoCredentialIsPrinted(t *testing.T) {
 	f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--license=" + secret}
 	var text, document, report bytes.Buffer
 	p := plan(t, f, Tools{})
-	if err := errors.Join(p.Text(&text), p.JSON(&document), Run(f).JSON(&report)); err != nil {
+	if err := errors.Join(p.Text(&text), p.JSON(&document), json.NewEncoder(&report).Encode(Run(f))); err != nil {
 		t.Fatal(err)
 	}
 	if all := text.String() + document.String() + report.String(); strings.Contains(all, secret) {

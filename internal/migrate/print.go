@@ -42,9 +42,6 @@ func shortened(text string) string {
 	return string(runes[:shownRunes]) + fmt.Sprintf("... (%d more characters: see -o json)", len(runes)-shownRunes)
 }
 
-// JSON writes the report for programs.
-func (r Report) JSON(w io.Writer) error { return report.JSON(w, "MigrationCheck", r) }
-
 // oneLine is text of an object as a part of one line: neither a comment nor a step can end in it, and begin a line of its own.
 func oneLine(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {

@@ -1,4 +1,4 @@
-// Package spelling finds the word that a misspelled word was meant to be.
+// Package spelling finds the word that a misspelled word was meant to be, and the fields that there are where one is not known.
 package spelling
 
 import (

@@ -35,6 +35,11 @@ func buildRelease(ctx context.Context, o options, out io.Writer) error {
 	if err := checkToolchain(o.root); err != nil {
 		return err
 	}
+	for _, platform := range o.platforms {
+		if !slices.Contains(product.platforms, platform) {
+			return fmt.Errorf("-platforms: %q is not one of %s", platform, strings.Join(product.platforms, ", "))
+		}
+	}
 	r, err := readRelease(ctx, o.root)
 	if err != nil {
 		return err
@@ -62,10 +67,10 @@ func buildRelease(ctx context.Context, o options, out io.Writer) error {
 	if err := errors.Join(all.addCharts(ctx, r), all.addManifests(r)); err != nil {
 		return err
 	}
-	if err := all.write(o.out); err != nil {
+	sums, err := all.write(o.out)
+	if err != nil {
 		return err
 	}
-	sums := all.checksums()
 	_, err = fmt.Fprintf(out, "\n%s\nversion  %s\nimage    %s:%s@%s\nfiles    %s\nsha256   %s of %s\n",
 		strings.TrimSpace(sums), r.version, repository, r.tag(), digest, filepath.Clean(o.out), digestOf([]byte(sums)), checksumsName)
 	return err
@@ -164,10 +169,11 @@ func packCharts(ctx context.Context, o options, out io.Writer) error {
 	if err := a.addCharts(ctx, r); err != nil {
 		return err
 	}
-	if err := a.write(o.out); err != nil {
+	sums, err := a.write(o.out)
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(out, a.checksums())
+	_, err = fmt.Fprint(out, sums)
 	return err
 }
 
@@ -207,13 +213,13 @@ func (a assets) checksums() string {
 	return out.String()
 }
 
-// write replaces a directory by the files and their checksums.
-func (a assets) write(to string) error {
+// write replaces a directory by the files and their checksums, which it returns.
+func (a assets) write(to string) (sums string, err error) {
 	if err := os.RemoveAll(to); err != nil {
-		return err
+		return "", err
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		return err
+		return "", err
 	}
 	for name, content := range a {
 		mode := os.FileMode(0o644)
@@ -221,8 +227,9 @@ func (a assets) write(to string) error {
 			mode = 0o755
 		}
 		if err := os.WriteFile(filepath.Join(to, name), content, mode); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return os.WriteFile(filepath.Join(to, checksumsName), []byte(a.checksums()), 0o644)
+	sums = a.checksums()
+	return sums, os.WriteFile(filepath.Join(to, checksumsName), []byte(sums), 0o644)
 }

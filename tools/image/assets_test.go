@@ -172,11 +172,23 @@ func TestChartVersions(t *testing.T) {
 	}
 }
 
+// A platform that is misspelled is no reason for a release without it.
+func TestReleaseRefusesUnknownPlatforms(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "release")
+	err := buildRelease(t.Context(), options{root: root, out: out, platforms: []string{"linux/amd65"}}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), `-platforms: "linux/amd65" is not one of linux/amd64, linux/arm64`) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("something is written")
+	}
+}
+
 // A release is whole, or the previous one stays: checksums are those of all files.
 func TestAssetsAreWritten(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "release")
 	write(t, filepath.Join(to, "of the previous release"), "")
-	if err := (assets{"a.tar.gz": []byte("a"), installerName: []byte("#!/bin/sh\n")}).write(to); err != nil {
+	if _, err := (assets{"a.tar.gz": []byte("a"), installerName: []byte("#!/bin/sh\n")}).write(to); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", checksumsName)

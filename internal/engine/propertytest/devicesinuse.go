@@ -81,7 +81,11 @@ func (w *deviceWorld) claimsOf(p *corev1.Pod) (out []*resourcev1.ResourceClaim) 
 // or there is none.
 func (w *deviceWorld) extendedClaim(p *corev1.Pod, n *snapshot.Node) *resourcev1.ResourceClaim {
 	requests := snapshot.Requests(p)
-	for name, class := range map[corev1.ResourceName]string{gpuResource: "gpu", corev1.ResourceName(implicitResource): "gpu-a"} {
+	for _, r := range []struct {
+		name  corev1.ResourceName
+		class string
+	}{{gpuResource, "gpu"}, {corev1.ResourceName(implicitResource), "gpu-a"}} {
+		name, class := r.name, r.class
 		q := requests[name]
 		if name == gpuResource && w.o.Classes[0].Spec.ExtendedResourceName == nil {
 			class = "none"

@@ -174,11 +174,13 @@ func (g *gangSearch) admit(groups []*snapshot.Group) {
 // kube-scheduler tries it before them, on their nodes, too.
 func (g *gangSearch) admitLong(tried []*snapshot.Group, short []shortGang) {
 	var others []*snapshot.Group
+	isShort := make(map[*snapshot.Group]bool, len(short))
 	for _, s := range short {
 		others = append(others, s.group)
+		isShort[s.group] = true
 		g.members[s.group].why = g.shortReason(short, s.group)
 	}
-	first := slices.DeleteFunc(slices.Clone(tried), func(group *snapshot.Group) bool { return slices.Contains(others, group) })
+	first := slices.DeleteFunc(slices.Clone(tried), func(group *snapshot.Group) bool { return isShort[group] })
 	if len(first) > 0 {
 		g.admit(first)
 	}

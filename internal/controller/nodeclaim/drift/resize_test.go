@@ -17,7 +17,9 @@ import (
 func resizePending(reason string, ago time.Duration, change ...func(*corev1.Pod)) *corev1.Pod {
 	return controllertest.Pod("web", "node-a", append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		controller := true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web", Controller: &controller}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web", Controller: &controller},
+		}
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason,
 			LastTransitionTime: metav1.NewTime(controllertest.Start.Add(-ago)),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,13 +15,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dovetail-k8s/dovetail/lab/scale"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/beside"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/screen"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
 // sampleReplicas is how many pods the sample workload begins with.
-const sampleReplicas = "5"
+const sampleReplicas = 5
 
 // upOptions are the flags of the command up.
 type upOptions struct {
@@ -31,6 +33,7 @@ type upOptions struct {
 	// consolePort is that of the first cluster; those of the others follow it. 0 is any free one.
 	consolePort  uint16
 	consoleLogin bool
+	asKarpenter  bool
 	// written are the nodes and pods that are written as objects; none if there are no nodes.
 	written scale.Size
 }
@@ -45,6 +48,11 @@ func newUp() *cobra.Command {
 The cluster gets a NodePool, an EC2NodeClass and a sample Deployment. Ctrl-C stops everything and
 removes all files; a second Ctrl-C kills the processes at once.
 
+--as-karpenter boots the cluster as Karpenter leaves it: its Deployment, nodes, instances, tags and
+events. A stand-in acts for it while the Deployment karpenter/karpenter has replicas. Dovetail runs
+while the Deployment karpenter/dovetail has some, and in shadow mode while karpenter/dovetail-shadow
+has. So check, shadow, takeover and the way back can be tried: see docs/migrate.md.
+
 --nodes-from writes the first nodes and their pods as objects, without anything that runs for each.
 They take part like all others: their pods start and finish, and Dovetail consolidates them.`,
 		Example: `  dovetail-lab up
@@ -52,11 +60,15 @@ They take part like all others: their pods start and finish, and Dovetail consol
   dovetail-lab up --console-port 8484
   dovetail-lab up --clusters 2        # two clusters in one AWS account
   dovetail-lab up --nodes-from 2000   # begins with 2,000 nodes and 40,000 pods
+  dovetail-lab up --as-karpenter      # a cluster of Karpenter, to try the migration
   dovetail-lab up --no-controller     # prints the environment for another controller`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.clusters < 1 || o.clusters > 16 {
 				return usageError(cmd, fmt.Errorf("--clusters %d is not between 1 and 16", o.clusters))
+			}
+			if err := o.checkAsKarpenter(cmd.Flags().Changed); err != nil {
+				return usageError(cmd, err)
 			}
 			if err := o.checkWritten(cmd.Flags().Changed); err != nil {
 				return usageError(cmd, err)
@@ -71,6 +83,7 @@ They take part like all others: their pods start and finish, and Dovetail consol
 		false,
 		"boot only the cluster and AWS, and print the environment for another controller",
 	)
+	cmd.Flags().BoolVar(&o.asKarpenter, "as-karpenter", false, "boot the cluster as Karpenter leaves it, without Dovetail")
 	cmd.Flags().Uint16Var(&o.consolePort, "console-port", 0,
 		"port of the console of the first cluster; the next ones are those of the others (default: any free ones)")
 	cmd.Flags().BoolVar(&o.consoleLogin, "console-login", false,
@@ -108,6 +121,25 @@ func (o *upOptions) checkWritten(given func(flag string) bool) error {
 	}
 	if err := o.written.CheckObjects(); err != nil {
 		return fmt.Errorf("--nodes-from, --pods-from: %w", err)
+	}
+	return nil
+}
+
+// checkAsKarpenter checks the flags beside --as-karpenter. given reports whether a flag was given.
+func (o *upOptions) checkAsKarpenter(given func(flag string) bool) error {
+	if !o.asKarpenter {
+		return nil
+	}
+	for _, one := range []struct{ flag, why string }{
+		{"no-controller", "a stand-in acts for Karpenter; scale the Deployment karpenter/karpenter to 0, and nothing acts"},
+		{"clusters", "it is for one cluster"},
+		{"nodes-from", "its first nodes are launched as Karpenter launches them"},
+		{"pods-from", "its first pods are those of the sample Deployment"},
+		{"no-workload", "without pods, there are no nodes to take over"},
+	} {
+		if given(one.flag) {
+			return fmt.Errorf("--as-karpenter and --%s do not go together: %s", one.flag, one.why)
+		}
 	}
 	return nil
 }
@@ -210,6 +242,9 @@ func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 			if err := o.serveConsole(ctx, i, c); err != nil {
 				return err
 			}
+			if o.asKarpenter {
+				return o.bootKarpenter(ctx, w, c)
+			}
 			c.RestartControllerOnExit()
 			// Written nodes have a NodePool. Another would have cheaper nodes, which would replace them.
 			if o.written.Nodes == 0 {
@@ -226,6 +261,16 @@ func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 		})
 	}
 	return group.Wait()
+}
+
+// bootKarpenter leaves a cluster as Karpenter does, and returns when its pods run.
+func (o upOptions) bootKarpenter(ctx context.Context, w *world.World, c *world.Cluster) error {
+	stage, err := beside.New(ctx, w, c, sampleReplicas)
+	if err != nil {
+		return err
+	}
+	w.Background(stage.Run)
+	return stage.Ready(ctx)
 }
 
 // serveConsole prepares the console of a cluster.
@@ -245,7 +290,7 @@ func (o upOptions) serveConsole(ctx context.Context, number int, c *world.Cluste
 
 func apply(ctx context.Context, c *world.Cluster, manifest string) error {
 	text, err := manifests.Render(manifest, map[string]string{
-		"CLUSTER_NAME": c.Name, "REPLICAS": sampleReplicas, "TOLERATIONS": `[{"operator":"Exists"}]`,
+		"CLUSTER_NAME": c.Name, "REPLICAS": strconv.Itoa(sampleReplicas), "TOLERATIONS": `[{"operator":"Exists"}]`,
 	})
 	if err != nil {
 		return err
@@ -265,6 +310,9 @@ func welcome(o upOptions, w *world.World, took time.Duration, self string) []str
 	}
 	for _, command := range suggestedCommands(o) {
 		lines = append(lines, "  "+self+" "+command)
+	}
+	if o.asKarpenter {
+		lines = append(lines, "", "docs/migrate.md has the way from here: check, shadow, takeover, and back.")
 	}
 	if !o.noController {
 		lines = append(lines, "")
@@ -289,6 +337,9 @@ func evalEnvironment(self, stateDir string, arguments ...string) string {
 // suggestedCommands are the first commands to try. README has the same.
 func suggestedCommands(o upOptions) []string {
 	commands := []string{"kubectl get nodes"}
+	if o.asKarpenter {
+		return []string{"kubectl get nodeclaims", "kubectl -n karpenter get deployments"}
+	}
 	if o.noController {
 		return commands
 	}

@@ -121,15 +121,21 @@ func (c *Controller) Terminate(ctx context.Context, name string) error {
 	if err := c.drain(ctx, node); err != nil {
 		return err
 	}
-	if _, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{
-		InstanceIds: []string{instanceID(node.Spec.ProviderID)},
-	}); err != nil {
-		return fmt.Errorf("terminate the instance of NodeClaim %s: %w", name, err)
+	if err := c.terminateInstance(ctx, name, instanceID(node.Spec.ProviderID)); err != nil {
+		return err
 	}
 	for _, o := range []client.Object{node, claim} {
 		if err := c.release(ctx, o); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// terminateInstance terminates the instance of a NodeClaim.
+func (c *Controller) terminateInstance(ctx context.Context, claim, id string) error {
+	if _, err := c.EC2.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}); err != nil {
+		return fmt.Errorf("terminate the instance of NodeClaim %s: %w", claim, err)
 	}
 	return nil
 }

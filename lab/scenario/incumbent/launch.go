@@ -22,7 +22,7 @@ type Node struct {
 	Pool         string
 	InstanceType string
 	CapacityType string // on-demand or spot
-	// Subnet is an index into the node class's subnets.
+	// Subnet is an index into the node class's subnets, which begin again at their end.
 	Subnet int
 	// CPU is the request of the pods, such as "1".
 	CPU string
@@ -100,7 +100,7 @@ func (c *Controller) Launch(ctx context.Context, claim *object, n Node) error {
 	if err != nil {
 		return err
 	}
-	subnet := status.Subnets[n.Subnet]
+	subnet := status.Subnets[n.Subnet%len(status.Subnets)]
 	labels[corev1.LabelTopologyZone], labels["topology.k8s.aws/zone-id"] = subnet.Zone, subnet.ZoneID
 	maps.Copy(labels, claim.GetLabels())
 	tags := c.launchTags(class, n.Pool)

@@ -41,6 +41,9 @@ const (
 	TwoClustersWorkload = "two-clusters-workload.yaml"
 	// Karpenter is the Deployment and the ServiceAccount of a Karpenter with a pod that finds no node. Variable: CLUSTER_NAME.
 	Karpenter = "karpenter.yaml"
+	// AsKarpenter is the NodePool and the EC2NodeClass of a cluster that Karpenter runs, and what an installation of Dovetail beside it
+	// creates, with no replicas. Variable: CLUSTER_NAME.
+	AsKarpenter = "as-karpenter.yaml"
 	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses: gp3, the default, and
 	// gp3-immediate. Variable: TOLERATIONS of the daemon, in JSON.
 	Storage = "storage.yaml"

@@ -70,6 +70,7 @@ type Cluster struct {
 	describeDenied bool             // the controller may not describe clusters
 	gates          string           // feature gates of the controller
 	environment    []Variable       // other settings of the controller
+	namespace      string           // of the leader lease and the shadow's report
 	queue          string           // interruption queue that gets events; empty if the cluster has none
 	restartOnExit  bool             // the controller is started again when it finishes
 	shadows        []*Shadow        // prepared beside the controller

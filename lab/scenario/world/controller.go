@@ -136,6 +136,14 @@ func (c *Cluster) SetEnv(name, value string) {
 	c.environment = append(c.environment, Variable{name, value})
 }
 
+// SetLeaderElectionNamespace sets where the cluster's autoscaler has its leader lease, and a shadow its report, from the next start on.
+// The roles of the deployment manifests allow only kube-system.
+func (c *Cluster) SetLeaderElectionNamespace(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.namespace = name
+}
+
 // RunController runs the product's controller until it exits, and returns the last lines of its log. It does not count
 // as the cluster's controller.
 func (c *Cluster) RunController(ctx context.Context) (string, error) {
@@ -353,12 +361,15 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 
 // controllerVariables are the settings of a process of the product's controller: how it reaches the cluster, and where it listens.
 func (c *Cluster) controllerVariables(kubeconfig string, metrics, health int) []Variable {
+	c.mu.Lock()
+	namespace := c.namespace
+	c.mu.Unlock()
 	return []Variable{
 		{"KUBECONFIG", kubeconfig},
 		{"METRICS_PORT", strconv.Itoa(metrics)},
 		{"HEALTH_PROBE_PORT", strconv.Itoa(health)},
 		{"BIND_ADDRESS", "127.0.0.1"},
-		{"LEADER_ELECTION_NAMESPACE", metav1.NamespaceSystem},
+		{"LEADER_ELECTION_NAMESPACE", namespace},
 		// The operator's own AWS configuration has no business in the lab.
 		{"AWS_CONFIG_FILE", os.DevNull},
 		{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
@@ -464,7 +475,13 @@ func (c *Cluster) ControllerStarts() int {
 
 // releaseLease deletes the lease of a killed controller, which otherwise would block the next one until it expires.
 func (c *Cluster) releaseLease(ctx context.Context) error {
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leaderLease}}
+	c.mu.Lock()
+	namespace := c.namespace
+	c.mu.Unlock()
+	if namespace != metav1.NamespaceSystem { // it may be another controller's
+		return nil
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaderLease}}
 	if err := client.IgnoreNotFound(c.Client.Delete(ctx, lease)); err != nil {
 		return fmt.Errorf("release the leader's lease: %w", err)
 	}

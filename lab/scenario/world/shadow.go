@@ -117,6 +117,14 @@ func (s *Shadow) Kill() error {
 	return nil
 }
 
+// Stop stops the shadow with SIGTERM, if it runs.
+func (s *Shadow) Stop(ctx context.Context) error {
+	if p := s.detach(); p != nil {
+		return p.Stop(ctx)
+	}
+	return nil
+}
+
 // Metrics returns the shadow's /metrics.
 func (s *Shadow) Metrics(ctx context.Context) (string, error) { return readMetrics(ctx, s.metrics) }
 

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
@@ -185,7 +186,7 @@ func (w *World) startClusters(ctx, working context.Context) error {
 	for i := range clusters {
 		group.Go(func() error {
 			id := clusterName(i, w.cfg.Clusters)
-			c := &Cluster{world: w, Name: id, ID: id, dir: filepath.Join(w.cfg.Dir, id)}
+			c := &Cluster{world: w, Name: id, ID: id, dir: filepath.Join(w.cfg.Dir, id), namespace: metav1.NamespaceSystem}
 			if w.cfg.OneName {
 				c.Name = clusterName(0, 1)
 			}

@@ -5,6 +5,7 @@
 //   - make lab: the lab is booted as make would, and is there for the lines that follow; at the end it is
 //     interrupted, and must end well.
 //   - make TARGET: make has to know how to make it; what it would run is run by CI itself.
+//   - bin/dovetail-lab up FLAGS: another lab is booted, which is there for the lines that follow in this document.
 //   - eval LINE: bash runs it, and the lines that follow see what it exports.
 //   - anything else is run by bash and has to exit with 0.
 //

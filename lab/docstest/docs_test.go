@@ -49,6 +49,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		for _, line := range lines {
 			r.follow(t, fmt.Sprintf("%s:%d", name, line.Number), line.Text)
 		}
+		r.leave(t)
 		r.read(t, path, name)
 	}
 	if r.followed == 0 || r.reads < 4 {
@@ -61,6 +62,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 type runner struct {
 	lab         *labtest.Session // once it was booted
 	environment []string         // what the lines so far have exported
+	of          *runner          // what goes on after a document with a lab of its own
 	followed    int
 	reads       int
 }
@@ -92,6 +94,8 @@ func (r *runner) follow(t *testing.T, place, line string) {
 		r.boot(t)
 	case isMake:
 		dryRun(t, place, target)
+	case strings.HasPrefix(line, "bin/dovetail-lab up "):
+		r.enter(t, strings.Fields(line)[1:])
 	case strings.HasPrefix(line, "eval "):
 		r.eval(t, place, line)
 	default:
@@ -118,6 +122,25 @@ func (r *runner) boot(t *testing.T) {
 	r.lab = labtest.Start(t, "up")
 	r.lab.Await(t, `eval "$(`, labWithin)
 	r.lab.Await(t, "pods: 0 pending, 5 running", labWithin)
+}
+
+// enter boots a lab for the rest of a document, up to where the reader goes on in a second terminal.
+func (r *runner) enter(t *testing.T, arguments []string) {
+	r.leave(t)
+	before := *r
+	r.of, r.environment = &before, nil
+	r.lab = labtest.Start(t, arguments...)
+	r.lab.Await(t, `eval "$(`, labWithin)
+	r.lab.Await(t, "pods: 0 pending", labWithin)
+}
+
+// leave stops the lab of a document, if it has one, as its reader does.
+func (r *runner) leave(t *testing.T) {
+	if r.of == nil {
+		return
+	}
+	r.lab.InterruptAndCheck(t, endWithin)
+	r.lab, r.environment, r.of = r.of.lab, r.of.environment, nil
 }
 
 // run runs a line as the reader's shell does.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -41,5 +42,19 @@ func TestBannerMatchesREADME(t *testing.T) {
 	}
 	if diff := cmp.Diff(readme, banner); diff != "" {
 		t.Errorf("commands (-README +banner):\n%s", diff)
+	}
+}
+
+func TestAsKarpenterRefusesFlagsThatDoNotGoWithIt(t *testing.T) {
+	for _, flag := range []string{"--no-controller", "--clusters=2", "--nodes-from=10", "--pods-from=10", "--no-workload"} {
+		t.Run(flag, func(t *testing.T) {
+			cmd := newRoot()
+			cmd.SetArgs([]string{"up", "--as-karpenter", flag})
+			err := cmd.ExecuteContext(t.Context())
+			name, _, _ := strings.Cut(flag, "=")
+			if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "--as-karpenter and "+name+" do not go together: ") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

@@ -246,6 +246,15 @@ microbench: ## Run the Go benchmarks (a quarter of an hour) and print medians of
 scale: build ## Measure the controller with 5,000 nodes and 100,000 pods in the lab (SCALEFLAGS; 15 minutes, 16 GiB)
 	@$(BIN)/dovetail-lab scale $(SCALEFLAGS)
 
+# Another controller's binary is the reader's: this repository has none.
+.PHONY: compare
+compare: ## Measure Dovetail and the controller KARPENTER=path/to/controller with six workloads in the lab (COMPAREFLAGS; 20 minutes)
+	@[[ -n "$(KARPENTER)" && -f "$(KARPENTER)" && -x "$(KARPENTER)" ]] || { \
+		echo 'make compare: KARPENTER="$(KARPENTER)" is no executable file: give the path of the other controller, as in' \
+			'`make compare KARPENTER=/tmp/karpenter/controller`' >&2; exit 2; }
+	@$(MAKE) --no-print-directory build >&2
+	@$(BIN)/dovetail-lab compare --other "$(KARPENTER)" $(COMPAREFLAGS)
+
 .PHONY: fuzz
 fuzz: ## Search for clusters with a wrong plan: 120,000 random ones, planted faults, and FUZZTIME (10m) each for two fuzz tests
 	DOVETAIL_WORLDS=0,20000 go test -run 'TestWorlds|TestWideWorlds' ./internal/engine/propertytest

@@ -17,6 +17,8 @@ type Usage struct {
 	At  time.Time
 	CPU time.Duration // user and system, all threads
 	RSS int64         // bytes
+	// PeakRSS is the largest RSS so far, in bytes.
+	PeakRSS int64
 }
 
 // UsageOf reads the usage of a process from /proc.
@@ -50,12 +52,16 @@ func parseUsage(stat, status string) (Usage, error) {
 	}
 	u := Usage{CPU: time.Duration(user+system) * time.Second / ticksPerSecond}
 	for line := range strings.Lines(status) {
-		if rest, found := strings.CutPrefix(line, "VmRSS:"); found {
+		for prefix, into := range map[string]*int64{"VmRSS:": &u.RSS, "VmHWM:": &u.PeakRSS} {
+			rest, found := strings.CutPrefix(line, prefix)
+			if !found {
+				continue
+			}
 			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
 			if err != nil {
 				return Usage{}, fmt.Errorf("status has no RSS: %q", line)
 			}
-			u.RSS = kib << 10
+			*into = kib << 10
 		}
 	}
 	return u, nil

@@ -66,7 +66,7 @@ account, and the lab leaves nothing behind.`,
 	// The Kubernetes components add this flag to every program that links them. The lab does not support it.
 	_ = pflag.CommandLine.MarkHidden("version") // fails only without the flag
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
-	root.AddCommand(newUp(), newRun(), newScale(), newList(), newAWS(), newEnv(), newKubectl(), newComponent())
+	root.AddCommand(newUp(), newRun(), newScale(), newCompare(), newList(), newAWS(), newEnv(), newKubectl(), newComponent())
 	return root
 }
 

@@ -113,6 +113,10 @@ func (cfg Config) run(ctx context.Context, load Workload, name string) (result R
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, w.Close(context.WithoutCancel(ctx))) }()
+	for _, c := range w.Clusters {
+		// There is one process. A busy computer must not end it, because a renewal took too long.
+		c.SetEnv("DISABLE_LEADER_ELECTION", "true")
+	}
 	r := &run{World: w, Cluster: w.Clusters[0], evicted: map[types.UID]bool{}}
 	defer r.History.Watch(r.see)()
 	if err := r.prepare(ctx); err != nil {
@@ -138,23 +142,18 @@ func (cfg Config) run(ctx context.Context, load Workload, name string) (result R
 func (cfg Config) work(ctx context.Context, r *run, load Workload, name string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if name == Dovetail {
-		if err := r.StartController(ctx); err != nil {
-			return err
-		}
-	} else {
-		p, err := r.StartOther(ctx, cfg.Other)
-		if err != nil {
-			return err
-		}
-		go func() {
-			select {
-			case <-p.Done():
-				cancel(p.ExitError())
-			case <-ctx.Done():
-			}
-		}()
+	start := r.StartController
+	if name != Dovetail {
+		start = func(ctx context.Context) error { return r.StartOther(ctx, cfg.Other) }
 	}
+	if err := start(ctx); err != nil {
+		return err
+	}
+	go func() {
+		if err := r.AwaitFailure(ctx); err != nil {
+			cancel(err)
+		}
+	}()
 	return load.Run(ctx, r)
 }
 

@@ -148,7 +148,10 @@ func consolidation(ctx context.Context, r *run) error {
 	if err := r.applyPool(ctx, pool{capacityTypes: onDemand, consolidateAfter: "5s"}); err != nil {
 		return err
 	}
-	apps := []app{{name: "web", replicas: 40, cpu: "1", memory: "2Gi"}, {name: "each", replicas: 5, cpu: "1", memory: "2Gi", constraint: nodeEach}}
+	apps := []app{
+		{name: "web", replicas: 40, cpu: "1", memory: "2Gi"},
+		{name: "each", replicas: 5, cpu: "1", memory: "2Gi", constraint: nodeEach},
+	}
 	if err := r.applyApps(ctx, apps...); err != nil {
 		return err
 	}

@@ -126,7 +126,8 @@ func (s *Stage) Run(ctx context.Context) error {
 	}
 }
 
-// standIn has the stand-in act once if Karpenter's Deployment has replicas and the stand-in has the leader lease. It reports whether it has.
+// standIn has the stand-in act once if Karpenter's Deployment has replicas and the stand-in has the leader lease. It reports whether it has
+// the lease.
 func (s *Stage) standIn(ctx context.Context, led bool) (leads bool, err error) {
 	replicas, err := s.replicas(ctx, karpenter)
 	if err != nil {
@@ -171,7 +172,7 @@ func (s *Stage) follow(ctx context.Context) error {
 			continue
 		}
 		if err := change(ctx); err != nil {
-			return fmt.Errorf("Deployment %s/%s: %w", Namespace, process.deployment, err)
+			return fmt.Errorf("run %s/%s: %w", Namespace, process.deployment, err)
 		}
 		*process.runs = replicas > 0
 	}

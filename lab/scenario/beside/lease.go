@@ -45,7 +45,10 @@ func (l *lease) hold(ctx context.Context, now time.Time) (bool, error) {
 
 // mayTake reports whether a lease is the stand-in's, nobody's, or has expired.
 func mayTake(s coordinationv1.LeaseSpec, now time.Time) bool {
-	if s.HolderIdentity == nil || *s.HolderIdentity == "" || *s.HolderIdentity == holder || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+	if s.HolderIdentity == nil || *s.HolderIdentity == "" || *s.HolderIdentity == holder {
+		return true
+	}
+	if s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return true
 	}
 	return now.After(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second))

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -62,8 +61,8 @@ func (l *Loop) read(ctx context.Context) (seen, error) {
 	return out, nil
 }
 
-// Begin does what the controller does when it starts: it resolves the NodePool and its EC2NodeClass, or takes them as another controller has
-// left them, and hashes.
+// Begin does what the controller does when it starts: it resolves the NodePool and its EC2NodeClass, or takes them as another controller
+// has left them, and hashes.
 func (l *Loop) Begin(ctx context.Context, pool string) error {
 	l.emptySince = map[string]time.Time{}
 	p, err := l.get(ctx, coreGroup, "NodePool", pool)
@@ -136,14 +135,14 @@ func (l *Loop) advance(ctx context.Context, claim *object, node *corev1.Node) er
 
 // launch creates a NodeClaim, and launches its instance.
 func (l *Loop) launch(ctx context.Context, pool, cpu string) error {
-	claim, err := l.Create(ctx, Node{Pool: pool, InstanceType: loopType, CapacityType: string(ec2types.DefaultTargetCapacityTypeOnDemand), CPU: cpu})
+	claim, err := l.Create(ctx, Node{Pool: pool, InstanceType: loopType, CapacityType: onDemand, CPU: cpu})
 	if err != nil {
 		return err
 	}
 	return l.launchFor(ctx, claim)
 }
 
-// launchFor launches the instance that a NodeClaim asks for.
+// launchFor launches the instance of a NodeClaim by its requirements.
 func (l *Loop) launchFor(ctx context.Context, claim *object) error {
 	if err := l.Launch(ctx, claim, requested(claim)); err != nil {
 		return err
@@ -153,7 +152,7 @@ func (l *Loop) launchFor(ctx context.Context, claim *object) error {
 
 // requested is the node that the requirements of a NodeClaim name. Its subnet follows from its name, so that nodes are in all zones.
 func requested(claim *object) Node {
-	n := Node{Pool: claim.GetLabels()[nodePoolLabel], InstanceType: loopType, CapacityType: "on-demand"}
+	n := Node{Pool: claim.GetLabels()[nodePoolLabel], InstanceType: loopType, CapacityType: onDemand}
 	all, _, _ := unstructured.NestedSlice(claim.Object, "spec", "requirements")
 	for _, r := range all {
 		one, _ := r.(map[string]any)
@@ -174,7 +173,7 @@ func requested(claim *object) Node {
 	return n
 }
 
-// removeEmpty deletes the NodeClaims whose nodes have been empty for as long as the NodePool states.
+// removeEmpty deletes NodeClaims of empty nodes, once a node has been empty for as long as the NodePool states.
 func (l *Loop) removeEmpty(ctx context.Context, pool string, s seen, now time.Time) error {
 	p, err := l.get(ctx, coreGroup, "NodePool", pool)
 	if err != nil {

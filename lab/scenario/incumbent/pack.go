@@ -14,6 +14,7 @@ const (
 	loopMilliCPU   = 3500
 	loopMemory     = 13 << 30
 	loopPodsOfNode = 25
+	onDemand       = "on-demand"
 )
 
 // room is what is free on a node, or will be once it has joined.
@@ -41,7 +42,7 @@ func requests(pod *corev1.Pod) (milliCPU, memory int64) {
 	return milliCPU, memory
 }
 
-// launches is how many nodes pending pods need beside those that are there or on their way: first fit, in the order of the pods. Pods that
+// launches is the nodes that pending pods need beside existing nodes and those in flight: first fit, in the order of the pods. Pods that
 // fit no empty node need none.
 func launches(free []room, pending []*corev1.Pod) (nodes []room) {
 	free = slices.Clone(free)
@@ -65,7 +66,7 @@ func cpuOf(left room) string {
 	return resource.NewMilliQuantity(max(1, loopMilliCPU-left.milliCPU), resource.DecimalSI).String()
 }
 
-// serves reports whether Loop launches nodes for a pod: it waits for a node, kube-scheduler has found none, and it asks for nothing but
+// serves reports whether Loop launches nodes for a pod: it waits for a node, kube-scheduler has found none, and it requests nothing but
 // resources.
 func serves(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodPending {

@@ -21,22 +21,25 @@ type Program struct {
 
 // StartOther starts another node autoscaler with the environment that Karpenter's chart gives its Deployment, and returns when it is ready.
 // It is the administrator of the cluster. Its role may do everything only in an unrestricted world.
-func (c *Cluster) StartOther(ctx context.Context, other Program) (*process.Process, error) {
+func (c *Cluster) StartOther(ctx context.Context, other Program) error {
 	metrics, health, err := freePorts()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	own, err := c.Environment()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	own = append(own, c.controllerVariables(c.Kubeconfig(), metrics, health)...)
 	own = append(own, chartVariables()...)
+	c.mu.Lock()
+	own = append(own, c.environment...)
+	c.mu.Unlock()
 	p, err := process.Start(process.Command{
 		Name: filepath.Base(other.Path), Path: other.Path, Args: other.Args, Env: withHostEnvironment(own), Log: c.ControllerLog(),
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	url := fmt.Sprintf("http://127.0.0.1:%d/readyz", health)
 	c.mu.Lock()
@@ -44,7 +47,7 @@ func (c *Cluster) StartOther(ctx context.Context, other Program) (*process.Proce
 	c.started++
 	c.startedAt = time.Now()
 	c.mu.Unlock()
-	return p, c.controllerReady(ctx, p, url)
+	return c.controllerReady(ctx, p, url)
 }
 
 // chartVariables is what Karpenter's chart gives its Deployment beside the settings of the cluster, with the chart's defaults.

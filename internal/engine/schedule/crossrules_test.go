@@ -88,7 +88,8 @@ func TestNoNewDomainBesideWhichPodsThatDoNotCountAreTooMany(t *testing.T) {
 		{"those on existing nodes wait for no node", plan(3, "4"), []string{"on new: web x3", "general arm: web"}},
 		{
 			"also beside a DaemonSet's pod that comes with the node",
-			daemons(plan(3, "4"), Pod("agent", Labeled("app", "a"))), []string{"on new: web x3", "general arm: web"},
+			daemons(plan(3, "4"), Pod("agent", Labeled("app", "a"))),
+			[]string{"on new: web x3", "general arm: web"},
 		},
 		{
 			"those of a gang do", WithGroups(plan(3, "4", InGroup("train")), Gang("train", 4)),

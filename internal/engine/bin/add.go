@@ -85,6 +85,9 @@ func (s *Set) count(b *Bin, c *podclass.Class, n int) {
 			s.topology.CountNew(g, &at, n)
 		}
 	}
+	for _, g := range c.Beside() {
+		s.topology.Beside(g, at.Labels, n)
+	}
 }
 
 // newNode is the bin from the perspective of topology.

@@ -187,6 +187,14 @@ func (s *Set) Join(n *Node, c *podclass.Class, pod *corev1.Pod) {
 			s.c.Topology.CountOn(g, &n.labels)
 		}
 	}
+	if len(c.Beside()) == 0 {
+		return
+	}
+	if _, in := snapshot.PodGroupOf(pod); in { // it may wait for others of its group, and these for new nodes
+		for _, g := range c.Beside() {
+			s.c.Topology.Beside(g, n.labels.Labels, 1)
+		}
+	}
 }
 
 // deviceSite is the node from the perspective of devices.

@@ -73,7 +73,17 @@ func (x *Compiler) Compile(k *Constraints) {
 }
 
 // Find finds the groups that count the pods and that keep them out, among those of all classes.
-func (x *Compiler) Find(k *Constraints) { k.matches, k.blockedBy = x.topology.Find(k.pod) }
+func (x *Compiler) Find(k *Constraints) {
+	k.matches, k.blockedBy = x.topology.Find(k.pod)
+	if len(k.levels) == 0 {
+		return
+	}
+	for _, g := range k.levels[len(k.levels)-1].groups {
+		if g.Type() == topology.Spread && !g.OverHosts() && !slices.Contains(k.matches, g) {
+			k.beside = append(k.beside, g)
+		}
+	}
+}
 
 // readConstraints is read, with the reasons why the pods cannot be considered.
 func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {

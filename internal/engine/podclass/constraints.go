@@ -55,6 +55,8 @@ type Constraints struct {
 	// matches are the groups that count the pods, declares the inverse groups of their own anti-affinity, blockedBy the
 	// inverse groups that keep them out.
 	matches, declares, blockedBy []*topology.Group
+	// beside are the required spreads over domains that do not count the pods.
+	beside []*topology.Group
 	// zones are the constraint classes of pods that run in one zone instead of spreading over zones: see inZone.
 	zones map[string]*Constraints
 }
@@ -205,6 +207,9 @@ func (k *Constraints) InZone(zone string, pools *nodepool.Models) *Constraints {
 
 // Attached are the volumes that count against a node's attach limits.
 func (c *Constraints) Attached() []volume.Attachment { return c.attached }
+
+// Beside are the spreads over domains that the pods require and that do not count them: they run beside pods of others.
+func (c *Constraints) Beside() []*topology.Group { return c.beside }
 
 // BlockedBy are the inverse groups that keep the pods out.
 func (c *Constraints) BlockedBy() []*topology.Group { return c.blockedBy }

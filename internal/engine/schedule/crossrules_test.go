@@ -61,3 +61,39 @@ func TestNoNodeForPodsThatOthersLeaveTooManyBeside(t *testing.T) {
 		},
 	})
 }
+
+// TestNoNewDomainBesideWhichPodsThatDoNotCountAreTooMany: pods spread with others, which do not count them. The first get a node where there
+// are most of those, since no other fits them; with them there, another domain would do for the next. Its node would keep the first out.
+func TestNoNewDomainBesideWhichPodsThatDoNotCountAreTooMany(t *testing.T) {
+	amd := WithOfferings(Type("amd", 0.2, "cpu", "4", "memory", "16Gi"), Offering("z1", "spot", 0.2))
+	arm := WithOfferings(WithLabel(Type("arm", 0.2, "cpu", "4", "memory", "16Gi"), Arch, "arm64"), Offering("z1", "on-demand", 0.2))
+	web := Labeled("app", "web")
+	node := func(name, arch, cpu string, pods ...*corev1.Pod) snapshot.Node {
+		return Node(name, "general", inZone("z1"), func(n *snapshot.Node) {
+			n.Labels[Arch], n.Labels[Capacity], n.Allocatable = arch, "spot", Resources("cpu", cpu, "memory", "16Gi", "pods", "110")
+			for _, pod := range pods {
+				n.Pods = append(n.Pods, Bound(pod, name))
+			}
+		})
+	}
+	plan := func(counted int, room string, edit ...func(*corev1.Pod)) *snapshot.Snapshot {
+		old := node("old", "arm64", "1", append(Pods(counted, "a", Labeled("app", "a")), Pods(2, "web-old", web)...)...)
+		rules := append([]func(*corev1.Pod){web, Requests("cpu", "1200m"), Spread(Arch, 1, "web"), Spread(Capacity, 1, "a")}, edit...)
+		s := World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{amd, arm})}, Pods(4, "web", rules...)...)
+		return withNodes(s, old, node("new", "amd64", room))
+	}
+	checkPlans(t, []planCase{
+		{"too many", plan(3, "1"), []string{"general amd: web x3", "unschedulable (Topology): web"}},
+		{"few enough", plan(1, "1"), []string{"general amd: web x3", "general arm: web"}},
+		{"those on existing nodes wait for no node", plan(3, "4"), []string{"on new: web x3", "general arm: web"}},
+		{
+			"also beside a DaemonSet's pod that comes with the node",
+			daemons(plan(3, "4"), Pod("agent", Labeled("app", "a"))),
+			[]string{"on new: web x3", "general arm: web"},
+		},
+		{
+			"those of a gang do", WithGroups(plan(3, "4", InGroup("train")), Gang("train", 4)),
+			[]string{"unschedulable (PodGroup): web x4"},
+		},
+	})
+}

@@ -166,7 +166,7 @@ func (r *Registry) Changes() int { return r.changes }
 // forgetPlanned forgets what is known of planned nodes.
 func (g *Group) forgetPlanned() {
 	g.uncertain, g.countsByNew, g.undecided, g.touched, g.owned = nil, g.countsByNew[:0], 0, false, false
-	g.unsureByNew = nil
+	g.unsureByNew, g.beside = nil, nil
 	if g.arrivals != nil {
 		g.arrivals.brought = nil
 		if g.arrivals.ofAllPools {

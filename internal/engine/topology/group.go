@@ -96,6 +96,9 @@ type Group struct {
 	// requested are the domains of the universe that only nodes launched for the group's own pods have: see requested.go.
 	// Skew is measured against them once a pod is there. Spread only.
 	requested []string
+	// beside is the number of the plan's pods by domain that state the spread and that it does not count. Those on existing nodes are left
+	// out, since they wait for no node. Spread only.
+	beside map[string]int
 	// undecided counts pods on planned nodes that have no single domain yet.
 	undecided int
 	// before are the counts at the last Undo or Keep, once touched is true. They are the same map as counts until owned is true.

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // requestedDomains are the domains, sorted, that nodes get because the group's pods require them: values of a label that
@@ -74,6 +76,19 @@ func (r *Registry) Exceeds(g *Group, planned []NewNode) bool {
 	return false
 }
 
+// Beside notes n pods of the plan at a node with these labels that state the spread and that it does not count.
+func (r *Registry) Beside(g *Group, node requirement.Set, n int) {
+	domain, ok := node.Get(g.key).Single()
+	if !ok {
+		return
+	}
+	r.touch(g)
+	if g.beside == nil {
+		g.beside = map[string]int{}
+	}
+	g.beside[domain] += n
+}
+
 // mayHave reports whether the domain may have n pods. A requested domain begins to exist with its first node, and from
 // then on it lowers the minimum that skew is measured against: no pod that this plan has placed in another domain may be
 // too much then.
@@ -83,6 +98,11 @@ func (g *Group) mayHave(domain string, n int) bool {
 	}
 	for d, other := range g.counts {
 		if other > g.CountBefore(d) && other-n > g.maxSkew {
+			return false
+		}
+	}
+	for d, pods := range g.beside {
+		if pods > 0 && g.counts[d]-n > g.maxSkew {
 			return false
 		}
 	}

@@ -184,9 +184,14 @@ func (c *check) skewWithinLimit(sp *spread) {
 	if sp.minDomains > 1 { // nodes for other pods may make the domains that are missing, before the owners are scheduled
 		floor = max(floor, c.floor(sp, counts, c.hosts))
 	}
+	now := lowest(sp, counts, c.existingDomains(sp))
 	reported := map[string]bool{}
 	for _, m := range sp.owners {
 		d, ok := m.at.named(sp.stated).single()
+		floor := floor
+		if m.waitsForNoNode(sp) {
+			floor = max(floor, now)
+		}
 		switch {
 		case !ok:
 			c.failAt([]*host{m.at}, "pod %s is spread over %s, but its node may come up in %v", name(m.pod), sp.key, m.at.named(sp.stated).values)
@@ -210,6 +215,12 @@ func (c *check) skewWithinLimit(sp *spread) {
 			}
 		}
 	}
+}
+
+// waitsForNoNode reports whether kube-scheduler can bind the pod before any node of the plan is there, as far as the constraint knows: it is
+// on a node that is ready, no other pod of the constraint sees it there, and no PodGroup has it wait for others.
+func (m *scheduledPod) waitsForNoNode(sp *spread) bool {
+	return m.at.node != nil && m.at.node.Initialized && !sp.has(m.pod) && m.pod.Spec.SchedulingGroup == nil
 }
 
 // SpreadHoldsLast reports whether kube-scheduler could schedule the pod after all others of the plan, as far as its

@@ -18,7 +18,7 @@ const axe = readFileSync(new URL('../../node_modules/axe-core/axe.min.js', impor
 export const recording = join(root, 'internal/recorder/replay/testdata/consolidate.rec');
 
 // patience is how long a step may take, in ms: a busy computer of two cores plans a cluster in some seconds.
-const patience = 120_000;
+const patience = Number(process.env.PATIENCE ?? 120_000);
 
 // pictures is a directory for screenshots; none are taken without it.
 const pictures = process.env.CONSOLE_PICTURES;
@@ -69,7 +69,7 @@ async function program(t, file, args, { until, env = {} }) {
 }
 
 // run runs a program to its end, and returns what it prints.
-async function run(file, args, { input = '', env = {} } = {}) {
+export async function run(file, args, { input = '', env = {} } = {}) {
   const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
   let output = '';
   child.stdout.on('data', (data) => (output += data));

@@ -35,8 +35,8 @@ import (
 type consoleFlags struct {
 	viewFlags
 	clusterName, recording, export string
-	port                   uint16
-	spotToSpot             bool
+	port                           uint16
+	spotToSpot                     bool
 }
 
 // defaultConsolePort is none of those that Kubernetes' own tools listen on.

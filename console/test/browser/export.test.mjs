@@ -5,7 +5,7 @@ import http from 'node:http';
 import { extname, join } from 'node:path';
 import { test } from 'node:test';
 import { compiled } from '../compiled.mjs';
-import { accessible, atEnd, directory, picture, recording, run, startBrowser, startConsole, visit } from './world.mjs';
+import { accessible, atEnd, directory, picture, root, run, startBrowser, startConsole, visit } from './world.mjs';
 
 const kinds = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 
@@ -33,8 +33,10 @@ async function serveFiles(t, dir, below) {
 const { dollars: price } = await compiled('format.ts');
 const total = (p) => p.reservedHourlyCost + p.onDemandHourlyCost + p.spotHourlyCost;
 
-test('a recording as files', { timeout: 5 * 60_000 }, async (t) => {
+test('a recorded day as files', { timeout: 10 * 60_000 }, async (t) => {
   const dir = directory();
+  const recording = join(directory(), 'day.rec');
+  await run('go', ['run', '-C', root, './hack/recordday', recording]); // the demo of the documentation
   await run(process.env.DOVETAIL, ['console', '--recording', recording, '--export', dir], { env: { KUBECONFIG: 'nowhere' } });
   const url = await serveFiles(t, dir, '/docs/demo');
   // What the recording has, of a server that reads it.
@@ -49,7 +51,7 @@ test('a recording as files', { timeout: 5 * 60_000 }, async (t) => {
   await t.test('the fleet has the cost of the last pass', async () => {
     await page.getByText('A recording, without a cluster.').waitFor();
     await page.getByText('These pages are files').waitFor();
-    assert.deepEqual(await page.getByRole('navigation').getByRole('link').allInnerTexts(), ['Fleet', 'Pending', 'Timeline', 'Decisions', 'NodePools']);
+    assert.deepEqual(await page.getByRole('navigation').getByRole('link').allInnerTexts(), ['Fleet', 'Pending\n1', 'Timeline', 'Decisions', 'NodePools']);
     await page.locator('main').getByText(price(total(spend.points.at(-1)))).first().waitFor();
     await accessible(page, 'the fleet of an export');
     await picture(page, 'export-fleet');
@@ -93,9 +95,12 @@ test('a recording as files', { timeout: 5 * 60_000 }, async (t) => {
 
   await t.test('the search finds pods', async () => {
     await page.keyboard.press('/');
-    await page.getByRole('combobox').fill('no-such-pod');
-    await page.getByText('matches “no-such-pod”').waitFor();
-    await page.keyboard.press('Escape');
+    const [pod] = (await asked('/search?text=returns')).pods;
+    await page.getByRole('combobox').fill('returns');
+    await page.getByRole('option', { name: pod.name }).click();
+    await page.waitForURL((u) => u.hash.includes(encodeURIComponent(pod.name)));
+    const { cause } = await asked(`/pods/${pod.namespace}/${pod.name}/explain`);
+    await page.locator('main').getByText(cause).first().waitFor();
   });
 
   await t.test('what needs a server says so', async () => {

@@ -9,7 +9,7 @@ import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 import { ApiServer, kubeconfig } from '../apiserver.mjs';
 
-const root = fileURLToPath(new URL('../../..', import.meta.url));
+export const root = fileURLToPath(new URL('../../..', import.meta.url));
 const dovetail = process.env.DOVETAIL ?? join(root, 'bin/dovetail');
 const lab = process.env.DOVETAIL_LAB ?? join(root, 'bin/dovetail-lab');
 const axe = readFileSync(new URL('../../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
@@ -18,7 +18,7 @@ const axe = readFileSync(new URL('../../node_modules/axe-core/axe.min.js', impor
 export const recording = join(root, 'internal/recorder/replay/testdata/consolidate.rec');
 
 // patience is how long a step may take, in ms: a busy computer of two cores plans a cluster in some seconds.
-const patience = Number(process.env.PATIENCE ?? 120_000);
+const patience = 120_000;
 
 // pictures is a directory for screenshots; none are taken without it.
 const pictures = process.env.CONSOLE_PICTURES;

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,9 +34,9 @@ import (
 // consoleFlags are the flags of the console command.
 type consoleFlags struct {
 	viewFlags
-	clusterName, recording string
-	port                   uint16
-	spotToSpot             bool
+	clusterName, recording, export string
+	port                           uint16
+	spotToSpot                     bool
 }
 
 // defaultConsolePort is none of those that Kubernetes' own tools listen on.
@@ -54,19 +55,24 @@ and shows the rest. It listens at 127.0.0.1 only, without a login: every user of
 
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it is a snapshot or manifests, and there is no doctor.
 With --recording alone, no cluster is read: the page shows any minute that a controller has recorded, with its decisions. With --context
-or another cluster beside it, the page shows both.
+or another cluster beside it, the page shows both. With --export, the page and what it shows of a recording are written as files instead,
+for any file server.
 With several --context or --all-contexts, it begins with an overview over these clusters, and the page can switch between them.`,
 		Example: `  dovetail console
   dovetail console --context production --cluster-name shop
   dovetail console --all-contexts
   dovetail console --recording decisions.rec
   dovetail console --recording decisions.rec --context production --port 9000
+  dovetail console --recording decisions.rec --export site/night
   dovetail snapshot > now.yaml && dovetail console -f now.yaml`,
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{handlesInterrupt: "requests are finished"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return misused(cmd, err)
+			}
+			if f.export != "" {
+				return f.writeExport(cmd)
 			}
 			return f.run(cmd)
 		},
@@ -76,6 +82,7 @@ With several --context or --all-contexts, it begins with an overview over these 
 	fs := cmd.Flags()
 	fs.Uint16Var(&f.port, "port", defaultConsolePort, "port to listen on, at 127.0.0.1; 0 for any free one")
 	fs.StringVar(&f.recording, "recording", "", "recording of a controller, for the past: see dovetail recording")
+	fs.StringVar(&f.export, "export", "", "directory to write the page of a recording to, instead of serving it")
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
 	return cmd
@@ -275,5 +282,30 @@ func (f *consoleFlags) addRecording(out *console.Sources) error {
 	if err := out.ShowRecording(recording); err != nil {
 		return fmt.Errorf("--recording %s: %w", f.recording, err)
 	}
+	return nil
+}
+
+// writeExport writes the page of a recording as files, and the recording beside them: the page names commands that read it.
+func (f *consoleFlags) writeExport(cmd *cobra.Command) error {
+	if !f.recordingAlone() {
+		return misused(cmd, errors.New("--export writes a recording without a cluster: name it with --recording alone"))
+	}
+	sources, err := f.sources(cmd)
+	if err != nil {
+		return err
+	}
+	info, err := console.New(sources).Export(cmd.Context(), f.export)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(f.recording)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(f.export, filepath.Base(f.recording)), data, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s has the page of %s: %d recorded passes, %.1f MB. Serve it with any file server.\n",
+		f.export, sources.Name, info.Passes, float64(info.Bytes+int64(len(data)))/1e6)
 	return nil
 }

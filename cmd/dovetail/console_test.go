@@ -59,7 +59,7 @@ func body(t *testing.T, url string) string {
 
 func TestConsoleServesThePageAndAClusterFromFiles(t *testing.T) {
 	address, stop := consoleOf(t, "-f", filepath.Join("..", "..", "internal", "console", "testdata", "cluster.yaml"))
-	if page := body(t, address); !strings.Contains(page, `src="/console.js"`) {
+	if page := body(t, address); !strings.Contains(page, `src="console.js"`) {
 		t.Errorf("the page is %s", page)
 	}
 	if fleet := body(t, address+"api/v1/fleet"); !strings.Contains(fleet, `"name":"general-b"`) {

@@ -7,6 +7,7 @@ import { useAnswer } from './answer';
 import { ClustersPage, Picker, useClusters } from './clusters';
 import { DecisionPage, DecisionsPage } from './decisions';
 import { DoctorPage } from './doctor';
+import { isExported } from './exported';
 import { colorings } from './fleet/colors';
 import { FleetPage, StaleBanner } from './fleet/page';
 import { count, plural, span } from './format';
@@ -32,7 +33,7 @@ function viewsOf(about: About | null): View[] {
     { name: 'timeline', label: 'Timeline', key: 't' },
     ...(about?.decisions ? [{ name: 'decisions', label: 'Decisions', key: 'e' }] : []),
     { name: 'nodepools', label: 'NodePools', key: 'n' },
-    { name: 'what-if', label: 'What-if', key: 'w' },
+    ...(isExported ? [] : [{ name: 'what-if', label: 'What-if', key: 'w' }]),
     ...(about?.doctor ? [{ name: 'doctor', label: 'Doctor', key: 'd' }] : []),
   ];
 }

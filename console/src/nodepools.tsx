@@ -3,6 +3,7 @@
 import type { BudgetsSchedule, NodePools, PoolreportGoing, PoolreportReport } from './api.gen';
 import { useAbout } from './about';
 import { useAnswer } from './answer';
+import { isExported } from './exported';
 import { change, clause, clock, count, dollars, list, plural, sentence, shortName } from './format';
 import { Filter, LongList, filtered } from './longlist';
 import { Code, Computing, Empty, Facts, Loaded, Meter } from './parts';
@@ -63,7 +64,8 @@ function PoolPage({ name, at }: { name: string; at: string }) {
     <>
       {!at && (
         <p class="lead">
-          <a href={href(['fleet'], { color: 'pool', only: name })}>Its nodes on the map</a> · <a href={href(['what-if'], { pool: name })}>Try an edit</a>
+          <a href={href(['fleet'], { color: 'pool', only: name })}>Its nodes on the map</a>
+          {!isExported && <> · <a href={href(['what-if'], { pool: name })}>Try an edit</a></>}
         </p>
       )}
       <Pool name={name} at={at} />

@@ -4,6 +4,7 @@ import type { ComponentChildren } from 'preact';
 import type { Past } from './api.gen';
 import { useAbout } from './about';
 import { useAnswer } from './answer';
+import { isExported, withoutServer } from './exported';
 import { Banner } from './parts';
 import { type Route, change, href } from './route';
 
@@ -34,7 +35,7 @@ export function PastBanner({ at, children, back }: { at: string; children?: Comp
 // PageTime is the banner of a page that explains one object at a recorded time; nothing for now.
 export function PageTime({ at }: { at: string }) {
   if (!at) return null;
-  return <PastBanner at={at}>, as the controller saw it. <a href={href(['timeline'], { t: at })}>The fleet then</a></PastBanner>;
+  return <PastBanner at={at}>, as the controller saw it{isExported && ' after the last change before, ten minutes earlier at most'}. <a href={href(['timeline'], { t: at })}>The fleet then</a></PastBanner>;
 }
 
 // RecordedBanner states that a recording is all there is.
@@ -44,6 +45,7 @@ export function RecordedBanner({ view, end }: { view: string; end: string }) {
     <Banner kind="warn">
       <b>A recording, without a cluster.</b> This is what its last pass saw, on {day(end)} at {time(end)} UTC.
       {' '}<a href={href(['timeline'])}>Timeline</a> shows any minute before it.
+      {isExported && ` ${withoutServer}`}
     </Banner>
   );
 }

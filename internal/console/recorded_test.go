@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -24,17 +25,17 @@ const (
 // recordingAlone is a console of a recording without a cluster.
 func recordingAlone(t *testing.T) *Console {
 	t.Helper()
-	return shown(t, (*Sources).ShowRecording)
+	return shown(t, recording, (*Sources).ShowRecording)
 }
 
-func shown(t *testing.T, show func(*Sources, *recorder.Recording) error) *Console {
+func shown(t *testing.T, file string, show func(*Sources, *recorder.Recording) error) *Console {
 	t.Helper()
 	s := Sources{
-		Version: "v1", Name: "consolidate.rec", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Version: "v1", Name: filepath.Base(file), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Search:    consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps},
-		Decisions: func() (*recorder.Recording, error) { return recorder.Open(recording) },
+		Decisions: func() (*recorder.Recording, error) { return recorder.Open(file) },
 	}
-	opened, err := recorder.Open(recording)
+	opened, err := recorder.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestARecordingIsShownWithoutACluster(t *testing.T) {
 
 // What was recorded can be explained and edited like a cluster.
 func TestWhatAPassSawIsExplainedLikeACluster(t *testing.T) {
-	c := shown(t, func(s *Sources, opened *recorder.Recording) error {
+	c := shown(t, recording, func(s *Sources, opened *recorder.Recording) error {
 		pass, err := opened.Pass(early[len("?at="):])
 		if err != nil {
 			return err

@@ -170,12 +170,15 @@ func (c *Console) about() About {
 
 func (c *Console) explainNode(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.explained(r, "node "+name, func(v *planned) (any, error) {
-		if known, err := nodeOrClaim(nodereport.KnownOf(v.View), name); err != nil || !known.Computing {
-			return known, err
-		}
-		return nodeOrClaim(v.decide(), name)
-	})
+	return c.explained(r, "node "+name, func(v *planned) (any, error) { return v.node(name) })
+}
+
+// node is the report of a node, or of a NodeClaim that is none yet.
+func (p *planned) node(name string) (any, error) {
+	if known, err := nodeOrClaim(nodereport.KnownOf(p.View), name); err != nil || !known.Computing {
+		return known, err
+	}
+	return nodeOrClaim(p.decide(), name)
 }
 
 func (c *Console) knownNode(r *http.Request) (any, error) {
@@ -208,12 +211,14 @@ func (c *Console) explainPod(r *http.Request) (any, error) {
 
 func (c *Console) explainNodePool(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.explained(r, "nodepool "+name, func(v *planned) (any, error) {
-		if known, err := poolreport.Known(v.View, name); err != nil || !known.Computing {
-			return known, err
-		}
-		return poolreport.OfDecisions(v.decide(), name)
-	})
+	return c.explained(r, "nodepool "+name, func(v *planned) (any, error) { return v.nodePool(name) })
+}
+
+func (p *planned) nodePool(name string) (any, error) {
+	if known, err := poolreport.Known(p.View, name); err != nil || !known.Computing {
+		return known, err
+	}
+	return poolreport.OfDecisions(p.decide(), name)
 }
 
 func (c *Console) knownNodePool(r *http.Request) (any, error) {
@@ -230,15 +235,16 @@ type NodePools struct {
 }
 
 func (c *Console) nodePools(r *http.Request) (any, error) {
-	return c.explained(r, "nodepools", func(v *planned) (any, error) {
-		out := NodePools{Names: []string{}}
-		pools := slices.Clone(v.NodePools)
-		for _, p := range pools {
-			out.Names = append(out.Names, p.Name)
-		}
-		slices.Sort(out.Names)
-		return out, nil
-	})
+	return c.explained(r, "nodepools", func(v *planned) (any, error) { return v.nodePools(), nil })
+}
+
+func (p *planned) nodePools() NodePools {
+	out := NodePools{Names: []string{}}
+	for _, pool := range p.NodePools {
+		out.Names = append(out.Names, pool.Name)
+	}
+	slices.Sort(out.Names)
+	return out
 }
 
 func (c *Console) doctor(r *http.Request) (any, error) {

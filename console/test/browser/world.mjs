@@ -9,7 +9,7 @@ import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
 import { ApiServer, kubeconfig } from '../apiserver.mjs';
 
-const root = fileURLToPath(new URL('../../..', import.meta.url));
+export const root = fileURLToPath(new URL('../../..', import.meta.url));
 const dovetail = process.env.DOVETAIL ?? join(root, 'bin/dovetail');
 const lab = process.env.DOVETAIL_LAB ?? join(root, 'bin/dovetail-lab');
 const axe = readFileSync(new URL('../../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
@@ -69,7 +69,7 @@ async function program(t, file, args, { until, env = {} }) {
 }
 
 // run runs a program to its end, and returns what it prints.
-async function run(file, args, { input = '', env = {} } = {}) {
+export async function run(file, args, { input = '', env = {} } = {}) {
   const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
   let output = '';
   child.stdout.on('data', (data) => (output += data));

@@ -75,6 +75,7 @@ export default defineConfig({
         text: 'Start',
         items: [
           page('Getting started on EKS', '/getting-started-eks'),
+          page('A recorded day', '/recorded-day'),
           page('Concepts', '/concepts'),
           page('What it saves', '/savings'),
           page('FAQ', '/faq'),

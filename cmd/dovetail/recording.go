@@ -69,11 +69,11 @@ func recordingListCommand() *cobra.Command {
 				return err
 			}
 			defer recording.Close() // nothing was written
-			decisions, unreadable := recording.Decisions(recorder.Selection{From: text.Since(recording, since), Brief: true})
-			if unreadable > 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(unreadable))
+			list := text.ListOf(recording, text.Since(recording, since))
+			if list.Unreadable > 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(list.Unreadable))
 			}
-			return writeAs(cmd.OutOrStdout(), output.value, text.List{Decisions: decisions, Unreadable: unreadable})
+			return writeAs(cmd.OutOrStdout(), output.value, list)
 		},
 	}
 	from.bind(cmd)
@@ -105,6 +105,7 @@ func recordingShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			recording.Account(decision)
 			return writeAs(cmd.OutOrStdout(), output.value, text.Page{Decision: decision})
 		},
 	}

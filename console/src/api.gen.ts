@@ -132,6 +132,7 @@ export interface Decisions {
   to: string | null;
   decisions: RecorderDecision[] | null;
   more: number;
+  realized: RecorderSaved;
 }
 
 export interface Diagnosis {
@@ -581,6 +582,7 @@ export interface RecorderDecision {
   outcome?: string;
   ended?: string;
   steps?: RecorderStep[] | null;
+  realized?: RecorderRealized | null;
 }
 
 export interface RecorderInputs {
@@ -589,6 +591,14 @@ export interface RecorderInputs {
   pods: number;
   pending: number;
   poolGeneration?: number;
+}
+
+export interface RecorderInstance {
+  nodePool: string;
+  instanceType: string;
+  zone: string;
+  capacityType: string;
+  hourlyCost?: number;
 }
 
 export interface RecorderLaunchRecord {
@@ -620,6 +630,12 @@ export interface RecorderPlacementRecord {
   pods: string[] | null;
 }
 
+export interface RecorderPoolSaved {
+  nodePool: string;
+  hourlySavings: number;
+  totalSavings: number;
+}
+
 export interface RecorderPriceRecord {
   capacityType: string;
   zone: string;
@@ -639,6 +655,14 @@ export interface RecorderPriceSource {
   read?: string;
 }
 
+export interface RecorderRealized {
+  launched?: RecorderInstance[] | null;
+  hourlyCost: number | null;
+  abovePlanHourlyCost: number | null;
+  hourlySavings: number | null;
+  totalSavings?: number | null;
+}
+
 export interface RecorderRule {
   text?: string;
   consolidationPolicy?: string;
@@ -647,6 +671,13 @@ export interface RecorderRule {
   scores?: RecorderScore[] | null;
   threshold?: number;
   preferences?: string;
+}
+
+export interface RecorderSaved {
+  until: string;
+  hourlySavings: number;
+  totalSavings: number;
+  nodePools: RecorderPoolSaved[] | null;
 }
 
 export interface RecorderScore {
@@ -665,6 +696,7 @@ export interface RecorderStep {
   what: string;
   object?: string;
   message?: string;
+  instance?: RecorderInstance;
 }
 
 export interface RejectionAmount {

@@ -63,12 +63,13 @@ function List({ decisions: d, find }: { decisions: Decisions; find: string }) {
   if (all.length === 0) {
     return <Empty title="No decisions"><p>The controller has decided nothing in the last day of its recording.</p></Empty>;
   }
-  const saved = all.reduce((sum, x) => sum + (x.hourlySavings ?? 0), 0);
+  const { hourlySavings: hourly, totalSavings: saved } = d.realized;
   return (
     <>
       <p class="lead">
         {plural(all.length, 'decision')} in the last day of the recording, which ends {d.to && clock(d.to, now)} UTC.
-        {saved !== 0 && ` Together they ${saved > 0 ? `save ${dollars(saved)}` : `cost ${dollars(-saved)}`}/h.`}
+        {hourly !== 0 && ` Those that have finished ${hourly > 0 ? `save ${dollars(hourly)}` : `cost ${dollars(-hourly)}`}/h now.`}
+        {saved !== 0 && ` In all, they have ${saved > 0 ? 'saved' : 'cost'} ${dollars(Math.abs(saved))}.`}
         {d.more > 0 && ` ${plural(d.more, 'older decision')} left out.`}
       </p>
       {(all.length > filtered || find) && <Filter what="decisions" text={find} found={shown.length} />}
@@ -92,10 +93,29 @@ function DecisionLink({ decision: x, now }: { decision: RecorderDecision; now: n
       <Glyph state={glyphs[x.type] ?? 'planned'} />
       <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}</span></span>
       <span class="dim">{x.outcome || 'not known yet'}</span>
-      <span class={x.hourlySavings && x.hourlySavings > 0 ? 'num ok' : 'num'}>{x.hourlySavings ? `${change(-x.hourlySavings)}/h` : x.hourlyCost ? `${change(x.hourlyCost)}/h` : ''}</span>
+      <Amount decision={x} />
     </a>
   );
 }
+
+// Amount is what a decision changes, in $/h: by what EC2 gave once that is known, and until then as planned.
+function Amount({ decision: { realized, hourlySavings, hourlyCost, type } }: { decision: RecorderDecision }) {
+  const launch = type === 'launch';
+  const real = launch ? realized?.hourlyCost : realized?.hourlySavings;
+  const amount = real === undefined || real === null ? (launch ? hourlyCost : -(hourlySavings ?? 0)) : launch ? real : -real;
+  if (!amount) return <span class="num" />;
+  return <span class={amount < 0 ? 'num ok' : 'num'}>{change(amount)}/h</span>;
+}
+
+// gave is what EC2 gave for a decision.
+const gave = (d: RecorderDecision) => list(d.realized?.launched)
+  .map((i) => `${i.instanceType} ${i.capacityType} in ${i.zone}${i.hourlyCost ? `, ${dollars(i.hourlyCost)}/h` : ', price not known'}`).join('; ');
+
+// againstPlan is how the price of what EC2 gave differs from the plan's.
+const againstPlan = (above?: number | null) => {
+  if (above === undefined || above === null) return '';
+  return Math.abs(above) < 0.00005 ? 'the same price' : `${dollars(Math.abs(above))}/h ${above > 0 ? 'more' : 'less'}`;
+};
 
 export function DecisionPage({ id }: { id: string }) {
   const answer = useAnswer<RecorderDecision>(`/decisions/${encodeURIComponent(id)}`, { every: refresh });
@@ -142,6 +162,9 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
         <Facts items={[
           ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.type], ['NodePool', d.nodePool && <a href={href(['nodepools'], { pool: d.nodePool, t: d.at })}>{d.nodePool}</a>],
           ['Saving', d.hourlySavings ? `${dollars(d.hourlySavings)}/h` : ''], ['Cost', d.hourlyCost ? `${dollars(d.hourlyCost)}/h` : ''],
+          ['EC2 gave', gave(d)], ['Against the plan', againstPlan(d.realized?.abovePlanHourlyCost)],
+          ['Realized', typeof d.realized?.hourlySavings === 'number' ? `${change(-d.realized.hourlySavings)}/h` : ''],
+          ['Saved so far', typeof d.realized?.totalSavings === 'number' ? dollars(d.realized.totalSavings) : ''],
           ['Evictions', d.evictions], ['Outcome', d.outcome],
           ['Seen', d.inputs && `${plural(d.inputs.nodes, 'node')}, ${plural(d.inputs.pods, 'pod')}, ${d.inputs.pending} pending`],
         ]} />

@@ -267,6 +267,8 @@ type Decisions struct {
 	// Decisions are the latest first. More is how many older ones are left out.
 	Decisions []recorder.Decision `json:"decisions"`
 	More      int                 `json:"more"`
+	// Saved is what these and those have saved together, until the end of the recording.
+	Saved recorder.Saved `json:"realized"`
 }
 
 const (
@@ -302,7 +304,7 @@ func (c *Console) decisions(r *http.Request) (any, error) {
 		}
 	}
 	return c.recording(func(recording *recorder.Recording) (any, error) {
-		out := Decisions{Decisions: []recorder.Decision{}}
+		out := Decisions{Decisions: []recorder.Decision{}, Saved: recorder.Account(nil, c.Now())}
 		first, last, ok := recording.Span()
 		if !ok {
 			return out, nil
@@ -312,6 +314,7 @@ func (c *Console) decisions(r *http.Request) (any, error) {
 			from = last.Add(-recentDecisions)
 		}
 		all, _ := recording.Decisions(recorder.Selection{From: from, Brief: true})
+		out.Saved = recorder.Account(all, last)
 		slices.Reverse(all)
 		out.More = max(0, len(all)-mostDecisions)
 		out.Decisions = append(out.Decisions, all[:len(all)-out.More]...)
@@ -325,6 +328,7 @@ func (c *Console) decision(r *http.Request) (any, error) {
 		if err != nil {
 			return nil, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: err.Error()}
 		}
+		recording.Account(found)
 		return found, nil
 	})
 }

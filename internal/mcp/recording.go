@@ -48,10 +48,9 @@ func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*sdk.Cal
 		}
 	}
 	return a.fromRecording(ctx, "", func(r *recorder.Recording) (Report, error) {
-		all, unreadable := r.Decisions(recorder.Selection{From: text.Since(r, since), Brief: true})
-		out := recentList{List: text.List{Decisions: all, Unreadable: unreadable}}
-		if more := len(all) - mostDecisions; more > 0 {
-			out.Decisions, out.leftOut = all[more:], more
+		out := recentList{List: text.ListOf(r, text.Since(r, since))}
+		if more := len(out.Decisions) - mostDecisions; more > 0 {
+			out.Decisions, out.leftOut = out.Decisions[more:], more
 		}
 		return out, nil
 	})
@@ -84,6 +83,7 @@ func (a *answerer) decision(ctx context.Context, q decisionQuestion) (*sdk.CallT
 		if err != nil {
 			return nil, err
 		}
+		r.Account(found)
 		return struct{ Report }{text.Page{Decision: found}}, nil
 	})
 }

@@ -42,6 +42,8 @@ type Decision struct {
 	Outcome Outcome   `json:"outcome,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Steps   []Step    `json:"steps,omitempty"`
+	// Realized is what EC2 has given, and what that has saved; null while that is nothing, and where it was not recorded.
+	Realized *Realized `json:"realized,omitempty"`
 }
 
 // Inputs are what a decision was made on. Replay has them whole, by the ID of the pass.
@@ -147,6 +149,18 @@ type Step struct {
 	// Object that it happened to: a NodeClaim.
 	Object  string `json:"object,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Instance is what EC2 gave, of a step StepLaunched.
+	Instance Instance `json:"instance,omitzero"`
+}
+
+// Instance is what EC2 gave for a NodeClaim.
+type Instance struct {
+	NodePool     string `json:"nodePool"`
+	InstanceType string `json:"instanceType"`
+	Zone         string `json:"zone"`
+	CapacityType string `json:"capacityType"`
+	// HourlyCost is its price in $/h when the launch was recorded; 0 if it was not known then.
+	HourlyCost number `json:"hourlyCost,omitempty"`
 }
 
 // StepKind is what happened after a decision.

@@ -22,6 +22,7 @@ const (
 func (d *Decision) setSteps(steps []Step) {
 	d.Steps = sortedSteps(steps)
 	d.Outcome, d.Ended = d.outcome()
+	d.Realized = d.realized()
 }
 
 // outcome follows from the steps: the node that a launch is for is initialized, those that a disruption removes are terminated. The
@@ -87,6 +88,7 @@ func sortedSteps(steps []Step) []Step {
 		if s.What == StepTerminated || s.What == StepCreated || s.What == StepWaiting {
 			s.At = time.Time{} // known by when it was seen
 		}
+		s.Instance.HourlyCost = 0 // spot prices change: the first counts
 		if seen[s] {
 			return true
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -88,3 +89,33 @@ func TestAClaimWithoutADecisionHasNoSteps(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestWhatEC2GaveIsRecordedWithItsPrice(t *testing.T) {
+	now := time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
+	var got instances
+	price := 0.1
+	w := &Watcher{Recorder: &got, Now: func() time.Time { return now }, Price: func(labels map[string]string) (float64, bool) {
+		return price, labels[corev1.LabelInstanceTypeStable] == "m7i.large"
+	}}
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "c", UID: "u", Annotations: map[string]string{karpv1.AnnotationDecision: "p-1-0"}, Labels: map[string]string{
+			karpv1.LabelNodePool: "general", corev1.LabelInstanceTypeStable: "m7i.large", corev1.LabelTopologyZone: "us-east-1b",
+			karpv1.LabelCapacityType: karpv1.CapacityTypeSpot,
+		},
+	}}
+	condition.SetTrue(claim, karpv1.ConditionLaunched, now)
+	condition.SetTrue(claim, karpv1.ConditionRegistered, now)
+	w.handler().OnAdd(claim, false)
+	price = 0.2 // of spot, a minute later
+	w.handler().OnUpdate(claim, claim)
+	want := instances{{
+		NodePool: "general", InstanceType: "m7i.large", Zone: "us-east-1b", CapacityType: karpv1.CapacityTypeSpot, HourlyCost: 0.1,
+	}, {}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+type instances []recorder.Instance
+
+func (s *instances) Step(x recorder.Step) { *s = append(*s, x.Instance) }

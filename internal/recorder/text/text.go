@@ -25,8 +25,19 @@ func Since(r *recorder.Recording, since time.Duration) time.Time {
 // List are decisions, the oldest first.
 type List struct {
 	Decisions []recorder.Decision `json:"decisions"`
+	// Saved is what they have saved together, until the end of the recording.
+	Saved recorder.Saved `json:"realized"`
 	// Unreadable counts the frames of the recording that are left out.
 	Unreadable int `json:"unreadableFrames"`
+}
+
+// ListOf is the list of the decisions from a time on; zero is their first.
+func ListOf(r *recorder.Recording, from time.Time) List {
+	out := List{}
+	out.Decisions, out.Unreadable = r.Decisions(recorder.Selection{From: from, Brief: true})
+	_, end, _ := r.Span()
+	out.Saved = recorder.Account(out.Decisions, end)
+	return out
 }
 
 // LeftOut returns the note about frames that cannot be read.
@@ -52,9 +63,22 @@ func (l List) Text(out io.Writer) error {
 	for i := range l.Decisions {
 		d := &l.Decisions[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			d.At.Format(time.RFC3339), d.ID, d.What, d.Why, perHour(float64(d.HourlySavings)), outcomeOf(d))
+			d.At.Format(time.RFC3339), d.ID, d.What, d.Why, perHour(savingOf(d)), outcomeOf(d))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil || len(l.Saved.NodePools) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\nSaved until %s: %s, and %s now\n", l.Saved.Until.Format(time.RFC3339),
+		report.Grouped(float64(l.Saved.Dollars), 2), report.Hourly(float64(l.Saved.HourlySavings)))
+	return err
+}
+
+// savingOf is what a decision saves: once that is known, what it really does.
+func savingOf(d *recorder.Decision) float64 {
+	if d.Realized != nil && d.Realized.HourlySavings != nil {
+		return float64(*d.Realized.HourlySavings)
+	}
+	return float64(d.HourlySavings)
 }
 
 // outcomeOf is what became of a decision, and when.
@@ -143,6 +167,43 @@ func writeSummary(w io.Writer, d *recorder.Decision) {
 	if d.HourlyCost > 0 {
 		row("New nodes", "%s", perHour(float64(d.HourlyCost)))
 	}
+	writeRealized(row, d.Realized)
+}
+
+// writeRealized states what EC2 gave, and what that has saved.
+func writeRealized(row func(name, format string, args ...any), r *recorder.Realized) {
+	if r == nil {
+		return
+	}
+	for _, i := range r.Launched {
+		price := "price not known"
+		if i.HourlyCost > 0 {
+			price = perHour(float64(i.HourlyCost))
+		}
+		row("EC2 launched", "%s %s in %s, %s", i.CapacityType, i.InstanceType, i.Zone, price)
+	}
+	if r.HourlyCostAbovePlan != nil {
+		row("Against the plan", "%s", againstPlan(float64(*r.HourlyCostAbovePlan)))
+	}
+	if r.HourlySavings != nil {
+		row("Realized saving", "%s", report.Hourly(float64(*r.HourlySavings)))
+	}
+	if r.Saved != nil {
+		row("Saved so far", "%s", report.Grouped(float64(*r.Saved), 2))
+	}
+}
+
+// leastDifference is the least difference from the plan that is named, in $/h: less does not show in four decimals.
+const leastDifference = 0.00005
+
+func againstPlan(above float64) string {
+	switch {
+	case above >= leastDifference:
+		return report.Hourly(above) + " more"
+	case above <= -leastDifference:
+		return report.Hourly(-above) + " less"
+	}
+	return "the same price"
 }
 
 func writeRule(w io.Writer, r *recorder.Rule) {

@@ -112,6 +112,31 @@ export function useSettled<T>(value: T, ms: number): T {
   return settled;
 }
 
+// Menu is what a button opens below itself. Escape, or a press elsewhere, closes it.
+export function Menu({ label, children }: { label: string; children: ComponentChildren }) {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const [open, setOpen] = useState(false);
+  useEffect(() => {
+    const close = (e: Event) => {
+      if (!menu.current?.open) return;
+      if (e instanceof KeyboardEvent) {
+        if (e.key !== 'Escape') return;
+        e.stopPropagation();
+        menu.current.querySelector('summary')!.focus();
+      } else if (menu.current.contains(e.target as Element)) return;
+      menu.current.open = false;
+    };
+    for (const event of ['keydown', 'pointerdown']) addEventListener(event, close, { capture: true });
+    return () => ['keydown', 'pointerdown'].forEach((event) => removeEventListener(event, close, { capture: true }));
+  }, []);
+  return (
+    <details class="menu" ref={menu} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary class="tool">{label}</summary>
+      {open && <div class="menu-body">{children}</div>}
+    </details>
+  );
+}
+
 export function Banner({ kind, children }: { kind: 'warn' | 'bad'; children: ComponentChildren }) {
   return <div class={`banner ${kind}`} role="status">{children}</div>;
 }

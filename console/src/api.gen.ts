@@ -184,6 +184,13 @@ export interface Fleet {
 export interface Found {
   pods: FoundPod[] | null;
   more: number;
+  checks: FoundCheck[] | null;
+}
+
+export interface FoundCheck {
+  id: string;
+  title: string;
+  findings: number | null;
 }
 
 export interface FoundPod {

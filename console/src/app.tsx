@@ -14,6 +14,7 @@ import { count, plural, span } from './format';
 import { useLive } from './live';
 import { NodePage } from './node';
 import { NodePoolsPage } from './nodepools';
+import { KeysDialog } from './keys';
 import { Palette } from './palette';
 import { Code, Empty, Icon, useClock, useNow } from './parts';
 import { RecordedBanner, timeOf } from './past';
@@ -59,9 +60,9 @@ function useTheme(): [string, () => void] {
 const chord = 900;
 
 // useKeys handles the keys that work everywhere.
-function useKeys(views: View[], search: () => void) {
-  const state = useRef({ views, search, g: 0 });
-  state.current = { ...state.current, views, search };
+function useKeys(views: View[], search: () => void, keys: () => void) {
+  const state = useRef({ views, search, keys, g: 0 });
+  state.current = { ...state.current, views, search, keys };
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
       const target = e.target as HTMLElement;
@@ -73,6 +74,7 @@ function useKeys(views: View[], search: () => void) {
       }
       if (typing || e.metaKey || e.ctrlKey || e.altKey || document.querySelector('dialog[open]')) return;
       if (e.key === 'Escape') change({ node: null });
+      else if (e.key === '?') state.current.keys();
       else if (e.key === 'g') state.current.g = Date.now();
       else if (Date.now() - state.current.g < chord) {
         state.current.g = 0;
@@ -101,7 +103,7 @@ const parents: Record<string, string> = { nodes: 'fleet', pods: 'pending' };
 export function App() {
   const route = useRoute();
   const [theme, toggle] = useTheme();
-  const [searching, setSearching] = useState(false);
+  const [open, setOpen] = useState<'search' | 'keys' | null>(null);
   const about = useAnswer<About>('/about');
   const over = route.path[0] === 'clusters';
   const { names: clusters, known } = useClusters();
@@ -109,11 +111,16 @@ export function App() {
   const views = [...(several ? [{ name: 'clusters', label: 'Clusters', key: 'c' }] : []), ...(over && several ? [] : viewsOf(about.data))];
   const main = useRef<HTMLElement>(null);
   const focusBefore = useRef<Element | null>(null);
-  const search = () => {
+  const show = (dialog: 'search' | 'keys') => () => {
     focusBefore.current = document.activeElement;
-    setSearching(true);
+    setOpen(dialog);
   };
-  useKeys(views, search);
+  const close = () => {
+    setOpen(null);
+    (focusBefore.current as HTMLElement | null)?.focus?.({ preventScroll: true });
+  };
+  const search = show('search');
+  useKeys(views, search, show('keys'));
   const here = parents[route.path[0]!] ?? route.path[0]!;
   const title = views.find((v) => v.name === here)?.label ?? (over ? 'Clusters' : 'Not found');
   const object = route.path.length > 1 ? route.path.at(-1) : here === 'nodepools' ? route.query.get('pool') : null;
@@ -133,16 +140,14 @@ export function App() {
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>Skip to content</a>
       <Top about={about.data} clusters={clusters} over={over} search={search} theme={toggle} />
       {/* A link must not be another one when the button of the mouse goes up: there are none before all are known. */}
-      <Rail views={known && (about.data || about.problem) ? views : []} here={here} about={about.data} />
+      <Rail views={known && (about.data || about.problem) ? views : []} here={here} about={about.data} keys={show('keys')} />
       <main ref={main} id="main" tabIndex={0}>
         {!over && <StaleBanner />}
         {about.data?.recorded && end && !timeOf(route) && <RecordedBanner view={route.path[0]!} end={end} />}
         <Content route={route} theme={theme} about={about.data} />
       </main>
-      {searching && <Palette views={views} theme={toggle} close={() => {
-        setSearching(false);
-        (focusBefore.current as HTMLElement | null)?.focus?.({ preventScroll: true });
-      }} />}
+      {open === 'search' && <Palette views={views} theme={toggle} keys={show('keys')} close={close} />}
+      {open === 'keys' && <KeysDialog views={views} close={close} />}
       <div id="say" class="sr" aria-live="polite" />
     </AboutContext.Provider>
   );
@@ -230,7 +235,7 @@ function Age({ file, recorded }: { file: boolean; recorded: boolean }) {
   return <span class="age"><i class="dot live" /><span>Live · {new Date(now).toISOString().slice(11, 19)} UTC</span></span>;
 }
 
-function Rail({ views, here, about }: { views: View[]; here: string; about: About | null }) {
+function Rail({ views, here, about, keys }: { views: View[]; here: string; about: About | null; keys: () => void }) {
   const pending = useLive((l) => l.summary?.pending ?? 0);
   const prices = useLive((l) => l.summary?.cost.prices ?? '');
   // The doctor's checks read the whole cluster: their count is shown once its view has been opened.
@@ -249,7 +254,7 @@ function Rail({ views, here, about }: { views: View[]; here: string; about: Abou
           {!!counts[v.name] && <span class={v.name === 'doctor' && errors ? 'n bad' : 'n'}>{count(counts[v.name]!)}</span>}
         </a>
       ))}
-      <div class="about">{[about?.version, 'read-only'].filter(Boolean).join(' · ')}{prices && <><br />Prices: {prices}</>}</div>
+      <div class="about"><button onClick={keys} aria-keyshortcuts="?"><kbd aria-hidden="true">?</kbd> Keys</button><br />{[about?.version, 'read-only'].filter(Boolean).join(' · ')}{prices && <><br />Prices: {prices}</>}</div>
     </nav>
   );
 }

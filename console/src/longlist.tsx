@@ -253,7 +253,8 @@ function useShown(list: RefObject<HTMLElement | null>): [{ top: number; bottom: 
 export const filtered = 20;
 
 // Filter is a field for a text that items of a list have. It is in the address. Found is how many have it; null while it is not known.
-export function Filter({ what, text, found }: { what: string; text: string; found: number | null }) {
+// It shows their number, unless that is counted elsewhere.
+export function Filter({ what, text, found, counted = true }: { what: string; text: string; found: number | null; counted?: boolean }) {
   const [typed, setTyped] = useState(text);
   useEffect(() => {
     if (typed === text) return;
@@ -267,7 +268,7 @@ export function Filter({ what, text, found }: { what: string; text: string; foun
   return (
     <p class="filter">
       <input type="search" value={typed} onInput={(e) => setTyped(e.currentTarget.value)} placeholder={`Filter ${what}`} aria-label={`Filter ${what}`} spellcheck={false} />
-      {text && found !== null && <span class="dim">{number(found)} found</span>}
+      {counted && text && found !== null && <span class="dim">{number(found)} found</span>}
     </p>
   );
 }

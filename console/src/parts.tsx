@@ -16,6 +16,7 @@ const paths: Record<string, string> = {
   'what-if': 'M2.5 2.5v11M2.5 8h4l6-4.5M6.5 8l6 4.5',
   doctor: 'M8 1.8l5.2 2v4c0 3.2-2.2 5.4-5.2 6.4-3-1-5.2-3.2-5.2-6.4v-4zM5.8 7.9l1.6 1.6 2.9-3',
   pod: 'M8 1.8l5.4 3.1v6.2L8 14.2l-5.4-3.1V4.9zM2.8 5L8 8l5.2-3M8 8v6',
+  keys: 'M1.5 4h13v8h-13zM4 6.5h.5M7 6.5h.5M10 6.5h.5M12 6.5h.2M5 9.5h6',
   search: 'M2.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M10.5 10.5L14 14',
   clusters: 'M2.5 3h4.5v4H2.5zM9 3h4.5v4H9zM2.5 9h4.5v4H2.5zM9 9h4.5v4H9z',
   close: 'M4 4l8 8M12 4l-8 8',
@@ -110,6 +111,31 @@ export function useSettled<T>(value: T, ms: number): T {
     return () => clearTimeout(timer);
   }, [value, ms]);
   return settled;
+}
+
+// Menu is what a button opens below itself. Escape, or a press elsewhere, closes it.
+export function Menu({ label, children }: { label: string; children: ComponentChildren }) {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const [open, setOpen] = useState(false);
+  useEffect(() => {
+    const close = (e: Event) => {
+      if (!menu.current?.open) return;
+      if (e instanceof KeyboardEvent) {
+        if (e.key !== 'Escape') return;
+        e.stopPropagation();
+        menu.current.querySelector('summary')!.focus();
+      } else if (menu.current.contains(e.target as Element)) return;
+      menu.current.open = false;
+    };
+    for (const event of ['keydown', 'pointerdown']) addEventListener(event, close, { capture: true });
+    return () => ['keydown', 'pointerdown'].forEach((event) => removeEventListener(event, close, { capture: true }));
+  }, []);
+  return (
+    <details class="menu" ref={menu} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary class="tool">{label}</summary>
+      {open && <div class="menu-body">{children}</div>}
+    </details>
+  );
 }
 
 export function Banner({ kind, children }: { kind: 'warn' | 'bad'; children: ComponentChildren }) {

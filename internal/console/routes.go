@@ -76,8 +76,8 @@ func (c *Console) presentRoutes() []route {
 			Query: []parameter{{"node", "ID of a node", true}}, Answer: NodePods{}, answer: c.pods,
 		},
 		{
-			Method: "GET", Path: apiRoot + "/search", Summary: "Pods by a part of NAMESPACE/NAME",
-			Query: []parameter{{"text", "the part, of 2 characters at least", false}}, Answer: Found{}, answer: c.search,
+			Method: "GET", Path: apiRoot + "/search", Summary: "Pods by a part of NAMESPACE/NAME, and checks of the doctor by a part of their ID",
+			Query: []parameter{{"text", "the part, of 1 to 320 characters; 3 for checks", false}}, Answer: Found{}, answer: c.search,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/pending", Summary: "Pods without a node, by workload",

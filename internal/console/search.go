@@ -6,12 +6,22 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
 )
 
-// Found are the pods that a search has found. More is how many are left out.
+// Found are the pods that a search has found, and checks of the doctor. More is how many pods are left out.
 type Found struct {
-	Pods []FoundPod `json:"pods"`
-	More int        `json:"more"`
+	Pods   []FoundPod   `json:"pods"`
+	More   int          `json:"more"`
+	Checks []FoundCheck `json:"checks"`
+}
+
+// FoundCheck is a check of the doctor. Findings is how many findings it had when the doctor was last asked; null if it was not.
+type FoundCheck struct {
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Findings *int   `json:"findings"`
 }
 
 // FoundPod is a pod. Node is the name of its node, empty while it has none.
@@ -26,21 +36,53 @@ const (
 	leastSearched, mostSearched = 1, 320
 	// mostFound limits how many pods an answer has: as many as a person reads before typing on.
 	mostFound = 20
+	// leastOfID sets how many characters of a check's ID are asked for at least: shorter texts are in all of them. mostChecks limits their number.
+	leastOfID, mostChecks = 3, 8
 )
 
-// search finds pods by a part of NAMESPACE/NAME, however short. It costs O(pods), with a logarithm of mostFound.
+// search finds pods by a part of NAMESPACE/NAME, however short, and checks by a part of their ID. It costs O(pods), with a logarithm of
+// mostFound. It makes no check.
 func (c *Console) search(r *http.Request) (any, error) {
 	text := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("text")))
 	if len(text) < leastSearched || len(text) > mostSearched {
 		return nil, invalid("text", fmt.Sprintf("it needs %d to %d characters", leastSearched, mostSearched))
 	}
 	s, _ := c.hub.current()
-	return s.find(text), nil
+	out := s.find(text)
+	if c.Diagnose != nil {
+		out.Checks = checksWith(text, c.diagnose.latest.Load())
+	}
+	return out, nil
+}
+
+// checksWith are the checks whose ID has a text.
+func checksWith(text string, last *Diagnosis) []FoundCheck {
+	out := []FoundCheck{}
+	if len(text) < leastOfID {
+		return out
+	}
+	for _, check := range doctor.Checks() {
+		if !strings.Contains(check.ID, text) || len(out) == mostChecks {
+			continue
+		}
+		found := FoundCheck{ID: check.ID, Title: check.Title}
+		if last != nil {
+			n := 0
+			for _, f := range last.Findings {
+				if f.Check == check.ID {
+					n++
+				}
+			}
+			found.Findings = &n
+		}
+		out = append(out, found)
+	}
+	return out
 }
 
 // find returns first what begins with the text, then pods without a node, then by name.
 func (s *state) find(text string) Found {
-	out := Found{Pods: []FoundPod{}}
+	out := Found{Pods: []FoundPod{}, Checks: []FoundCheck{}}
 	if s.report == nil || s.observed.Fleet.PodsUnknown {
 		return out
 	}

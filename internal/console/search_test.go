@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
@@ -59,5 +61,45 @@ func TestASearchFindsPodsByAPartOfTheirName(t *testing.T) {
 	}
 	if none := decoded[Found](t, get(New(w.Sources), apiRoot+"/search?text=job")); len(none.Pods) != 0 {
 		t.Errorf("before the cluster is read: %+v", none)
+	}
+}
+
+func TestASearchFindsChecksByAPartOfTheirID(t *testing.T) {
+	w := newWorld(t)
+	runs := 0
+	w.Diagnose = func(context.Context) (doctor.Report, error) {
+		runs++
+		return doctor.Report{Findings: []doctor.Finding{{Check: "nodes-late"}, {Check: "nodes-late"}}}, nil
+	}
+	c := w.console()
+	find := func(text string) map[string]string {
+		out := map[string]string{}
+		for _, f := range decoded[Found](t, get(c, apiRoot+"/search?text="+text)).Checks {
+			out[f.ID] = "not asked"
+			if f.Findings != nil {
+				out[f.ID] = strconv.Itoa(*f.Findings)
+			}
+			if f.Title == "" {
+				t.Errorf("%s has no title", f.ID)
+			}
+		}
+		return out
+	}
+	if got := find("NODES-LA"); len(got) != 1 || got["nodes-late"] != "not asked" || runs != 0 {
+		t.Errorf("it finds %v after %d runs of the checks", got, runs)
+	}
+	get(c, apiRoot+"/doctor")
+	if got := find("nodes-"); got["nodes-late"] != "2" || got["nodes-stuck-taint"] != "0" || len(got) > mostChecks || runs != 1 {
+		t.Errorf("it finds %v after %d runs of the checks", got, runs)
+	}
+	for _, none := range []string{"no", "no-such-check"} {
+		if got := find(none); len(got) != 0 {
+			t.Errorf("%q finds %v", none, got)
+		}
+	}
+	w.Diagnose = nil
+	c = w.console()
+	if got := find("nodes-late"); len(got) != 0 {
+		t.Errorf("without a live cluster it finds %v", got)
 	}
 }

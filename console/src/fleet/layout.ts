@@ -194,6 +194,12 @@ const header = 24;
 const gap = 8;
 const narrow = 520;
 
+// few is below how many nodes the map is a small one, largest how large a unit of it is at most, in px; usual that of other maps. At a larger
+// unit than the usual one, no box is cut for want of columns.
+const few = 20;
+const largest = 360;
+const usual = 34;
+
 // rowsOf puts groups below 17 % of the area side by side.
 function rowsOf(groups: Sized[], frame: Frame): Sized[][] {
   const total = groups.reduce((sum, g) => sum + g.area, 0);
@@ -217,8 +223,10 @@ function rowsOf(groups: Sized[], frame: Frame): Sized[][] {
 // Place is where a group stands: x and columns in units, y and height in pixels and units.
 interface Place { group: Sized; x: number; columns: number; y: number; height: number }
 
+interface Placed { places: Place[]; height: number }
+
 // stacked places all groups at a unit of so many pixels, with the heights that a function gives them.
-function stacked(rows: Sized[][], frame: Frame, unit: number, heightOf: (g: Sized, columns: number) => number): { places: Place[]; height: number } {
+function stacked(rows: Sized[][], frame: Frame, unit: number, heightOf: (g: Sized, columns: number) => number): Placed {
   const columns = Math.max(2, Math.floor((frame.width - 2 * padding) / unit));
   const places: Place[] = [];
   let y = padding - 4;
@@ -246,7 +254,7 @@ function stacked(rows: Sized[][], frame: Frame, unit: number, heightOf: (g: Size
 }
 
 // laidOut has the boxes of groups that are placed.
-function laidOut(placed: { places: Place[]; height: number }, unit: number): Layout {
+function laidOut(placed: Placed, unit: number): Layout {
   const out: Layout = { unit, groups: [], rects: [], height: placed.height, header };
   for (const p of placed.places) {
     const at = { x: padding + p.x * unit, y: p.y };
@@ -262,28 +270,44 @@ function laidOut(placed: { places: Place[]; height: number }, unit: number): Lay
   return out;
 }
 
-// layout is the largest at which all boxes fit the frame. Its cost is that of the heights of all groups at those of 14 units that their area
-// allows, and of one placement of all boxes.
+// abreast puts so many groups side by side.
+const abreast = (groups: Sized[], many: number): Sized[][] =>
+  Array.from({ length: Math.ceil(groups.length / many) }, (_, i) => groups.slice(i * many, (i + 1) * many));
+
+// layout is the largest at which all boxes fit the frame. A small fleet may stand in other rows for it. Its cost is that of the heights of
+// all groups at those of 14 units that their area allows, and of one placement of all boxes; six times that for a small fleet.
 export function layout(nodes: ReadonlyMap<string, Node>, by: Grouping, frame: Frame, order: Order): Layout {
-  const rows = rowsOf(sized(nodes.values(), by, order), frame);
+  const groups = sized(nodes.values(), by, order);
+  const low = nodes.size > 2000 ? 1.2 : 2.2;
+  const rows = [rowsOf(groups, frame)];
+  if (nodes.size < few) for (let many = 1; many <= Math.min(5, groups.length); many++) rows.push(abreast(groups, many));
+  let best: { unit: number; placed: Placed } | null = null;
+  for (const r of rows) {
+    const found = largestOf(r, frame, low, nodes.size < few ? largest : usual);
+    if (found && found.unit > (best?.unit ?? 0) + 1) best = found; // a pixel is not worth other rows
+  }
+  return best ? laidOut(best.placed, best.unit) : laidOut(stacked(rows[0]!, frame, low, heightOf), low);
+}
+
+// largestOf is the largest unit between two at which the rows fit the frame, and where they then are; null if not even the smallest does.
+function largestOf(rows: Sized[][], frame: Frame, low: number, high: number): { unit: number; placed: Placed } | null {
   const fitting = (unit: number) => {
     if (stacked(rows, frame, unit, leastHeight).height > frame.height) return null;
     const placed = stacked(rows, frame, unit, heightOf);
-    return placed.height <= frame.height ? placed : null;
+    const whole = unit <= usual || placed.places.every((p) => p.columns >= p.group.widest && (p.x + p.columns) * unit <= frame.width - 2 * padding);
+    return whole && placed.height <= frame.height ? placed : null;
   };
-  let low = nodes.size > 2000 ? 1.2 : 2.2;
-  let high = nodes.size < 20 ? (frame.width < narrow ? 30 : 74) : 34;
-  const largest = fitting(high);
-  if (largest) return laidOut(largest, high);
+  const most = fitting(high);
+  if (most) return { unit: high, placed: most };
   let best = fitting(low);
-  if (!best) return laidOut(stacked(rows, frame, low, heightOf), low);
+  if (!best) return null;
   for (let i = 0; i < 12; i++) {
     const middle = (low + high) / 2;
     const placed = fitting(middle);
     if (placed) [low, best] = [middle, placed];
     else high = middle;
   }
-  return laidOut(best, low);
+  return { unit: low, placed: best };
 }
 
 // next is the nearest box in a direction; null if there is none.

@@ -55,8 +55,9 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
       )}
       <div class="toolbar">
         <h1>Fleet</h1>
-        <span class="hint">Box: vCPU. Fill: requested share. Cells: pods.</span>
-        <Choice label="Group by" items={groupings} value={grouping} pick={(group) => change({ group })} />
+        {!table && <span class="hint">Box: vCPU. Fill: requested share. Cells: pods.</span>}
+        <span class="grow" />
+        {!table && <Choice label="Group by" items={groupings} value={grouping} pick={(group) => change({ group })} />}
         <Choice label="Color by" phone items={colorings} value={coloring} pick={(color) => change({ color, only: null })} />
         <span class="label" id="color-by">Color by</span>
         <Segments by="color-by" items={colorings} value={coloring} pick={(color) => change({ color, only: null })} />
@@ -67,7 +68,7 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
       </div>
       <div class={table && !selected ? 'fleet-body one' : 'fleet-body'}>
         <div class="fleet-main">
-          {table ? <FleetTable nodes={filtered(nodes, coloring, highlight)} selected={selected?.id ?? null} /> : (
+          {table ? <FleetTable nodes={filtered(nodes, coloring, highlight)} selected={selected?.id ?? null} route={route} /> : (
             <FleetMap
               grouping={grouping} coloring={coloring} highlight={highlight} selected={selected?.id ?? null} theme={theme}
               pick={(n) => change({ node: n?.name ?? null }, n !== null && !selected)}

@@ -1,7 +1,7 @@
 // Draws the map on a canvas. It reads values and keeps none.
 
 import type { Node, Pod } from '../api.gen';
-import { count, dollars, percent, plural } from '../format';
+import { count, dollars, percent, plural, shortName } from '../format';
 import { stateOf } from '../states';
 import { type Bin, type Coloring, binKey, dominant, tokenOf } from './colors';
 import { type Group, type Layout, type Rect, requested, squarify } from './layout';
@@ -139,12 +139,12 @@ export class Painter {
     const { g, tokens } = this;
     const byState = scene.coloring === 'state';
     const look = stateOf(node.state);
-    const label = b.width > 84 && b.height > 56;
+    const label = b.width > 84 && b.height > 56 ? (b.width > 150 && b.height > 110 ? 34 : 18) : 0; // px: a line, or one more with the name
     const alpha = g.globalAlpha;
     g.fillStyle = tokens('--sunken');
     g.fillRect(b.x, b.y, b.width, b.height);
     if (byState && look.name === 'in flight') g.globalAlpha = alpha * 0.35;
-    const inner = { x: b.x + 1, y: b.y + 1 + (label ? 18 : 0), width: b.width - 2, height: b.height - 2 - (label ? 18 : 0) };
+    const inner = { x: b.x + 1, y: b.y + 1 + label, width: b.width - 2, height: b.height - 2 - label };
     const full = Math.min(1, requested(node));
     const filled = { ...inner, y: inner.y + inner.height * (1 - full), height: inner.height * full };
     const pods = b.shorter >= podDetail ? scene.pods(node) : null;
@@ -162,7 +162,7 @@ export class Painter {
     g.setLineDash([]);
     const badge = byState && b.shorter >= 15 && !['steady', 'in flight', 'draining'].includes(look.name);
     if (badge) this.badge(look.name, tokens(look.token), { ...b, y: b.y + (label ? 1 : 0) });
-    if (label) this.label(node, b, badge ? 32 : 18);
+    if (label) this.label(node, b, badge ? 32 : 18, label > 18);
   }
 
   private pods(node: Node, pods: Pod[], b: Painted) {
@@ -279,15 +279,22 @@ export class Painter {
     else g.fillRect(x + 1.5, y + size / 2 - 1, size - 3, 2);
   }
 
-  private label(node: Node, b: Painted, taken: number) {
+  // label heads a box with its type, its use and its price, and under them with its name.
+  private label(node: Node, b: Painted, taken: number, named: boolean) {
     const { g, tokens } = this;
     const name = node.instanceType || node.name;
     const [bold, plain] = [`600 11px ${tokens('--font')}`, `11px ${tokens('--font')}`];
     const width = this.widthOf(name, bold);
-    if (width + 10 > b.width) return;
+    if (width + taken - 8 > b.width) return;
     g.fillStyle = tokens('--text');
     g.font = bold;
     g.fillText(name, b.x + 6, b.y + 10.5);
+    if (named && node.instanceType) {
+      g.font = plain;
+      g.fillStyle = tokens('--text3');
+      const short = shortName(node.name);
+      g.fillText(this.widthOf(short, plain) + 12 > b.width ? this.cut(short, b.width - 12) : short, b.x + 6, b.y + 25.5);
+    }
     const use = percent(requested(node));
     const cost = node.hourlyCost === null ? '' : ` · ${dollars(node.hourlyCost)}/h`;
     for (const text of [`${node.capacityType} · ${use}${cost}`, `${node.capacityType} · ${use}`, use]) {

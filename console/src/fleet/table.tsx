@@ -2,71 +2,93 @@
 
 import { useRef, useState } from 'preact/hooks';
 import type { Node } from '../api.gen';
-import { dollars, percent, since } from '../format';
+import { useAbout } from '../about';
+import { csv, download, fileName } from '../csv';
+import { count, dollars, plural } from '../format';
 import { clusterNow } from '../live';
-import { nodeHref } from '../route';
-import { Glyph, stateOf } from '../states';
-import { requested } from './layout';
+import { Filter } from '../longlist';
+import { Menu, say } from '../parts';
+import { type Route, change } from '../route';
+import { type Column, chosen, columns, matching, sorted, toggled } from './columns';
 
 const rowHeight = 30;
 const margin = 8;
 
-interface Column { name: string; numeric?: boolean; value: (n: Node) => string | number; cell: (n: Node) => preact.ComponentChild }
+export function FleetTable({ nodes, selected, route }: { nodes: Node[]; selected: string | null; route: Route }) {
+  const { query } = route;
+  const keys = query.get('columns');
+  const shown = chosen(keys);
+  const find = query.get('find') ?? '';
+  const [key, down] = [query.get('sort')?.replace(/^-/, '') ?? columns[0]!.key, query.get('sort')?.startsWith('-') ?? false];
+  const by = columns.find((c) => c.key === key) ?? columns[0]!;
+  const rows = sorted(matching(nodes, find), by, down);
+  return (
+    <>
+      <Tools rows={rows} of={nodes.length} shown={shown} keys={keys} find={find} />
+      {rows.length === 0 ? <p class="no-rows">{find ? 'No node has all of these words in its texts.' : 'No node is of this entry of the legend.'}</p> : (
+        <Rows rows={rows} shown={shown} by={by} down={down} selected={selected} />
+      )}
+    </>
+  );
+}
 
-const text = (name: string, value: (n: Node) => string): Column => ({ name, value, cell: value });
+// Tools filter the rows, choose the columns, and download both.
+function Tools({ rows, of, shown, keys, find }: { rows: Node[]; of: number; shown: Column[]; keys: string | null; find: string }) {
+  const cluster = useAbout()?.cluster ?? '';
+  const save = () => {
+    const fields = shown.flatMap((c) => c.file);
+    download(fileName([cluster, 'nodes'], clusterNow()), csv(fields.map(([name]) => name), rows.map((n) => fields.map(([, value]) => value(n)))));
+    say(`${plural(rows.length, 'node')} saved`);
+  };
+  const cost = rows.reduce((sum, n) => sum + (n.hourlyCost ?? 0), 0);
+  return (
+    <div class="table-tools">
+      <Filter what="nodes" text={find} found={rows.length} counted={false} />
+      <span class="dim grow">{rows.length === of ? plural(of, 'node') : `${count(rows.length)} of ${plural(of, 'node')}`} · {dollars(cost)}/h</span>
+      <Menu label="Columns">
+        {columns.slice(1).map((c) => (
+          <label key={c.key}>
+            <input type="checkbox" checked={shown.includes(c)} onChange={() => change({ columns: toggled(keys, c.key) })} />{c.name}
+          </label>
+        ))}
+        <button class="link" disabled={keys === null} onClick={() => change({ columns: null })}>As at first</button>
+      </Menu>
+      <button class="tool" onClick={save} disabled={rows.length === 0}><span class="long">Download&nbsp;</span>CSV</button>
+    </div>
+  );
+}
 
-const columns: Column[] = [
-  { name: 'Node', value: (n) => n.name, cell: (n) => <a href={nodeHref(n.name)}>{n.name}</a> },
-  text('NodePool', (n) => n.nodePool),
-  text('Instance type', (n) => n.instanceType),
-  text('Capacity', (n) => n.capacityType),
-  text('Zone', (n) => n.zone),
-  {
-    name: 'State', value: (n) => stateOf(n.state).label,
-    cell: (n) => <span class="with-glyph"><Glyph state={n.state} />{stateOf(n.state).label}</span>,
-  },
-  { name: 'Pods', numeric: true, value: (n) => n.pods, cell: (n) => n.pods },
-  { name: 'Requested', numeric: true, value: requested, cell: (n) => percent(requested(n)) },
-  {
-    name: '$/h', numeric: true, value: (n) => n.hourlyCost ?? -1,
-    cell: (n) => (n.hourlyCost === null ? <span title="The catalog has no price for it">?</span> : dollars(n.hourlyCost)),
-  },
-  { name: 'Age', numeric: true, value: (n) => -Date.parse(n.created), cell: (n) => since(n.created, clusterNow()) },
-];
-
-export function FleetTable({ nodes, selected }: { nodes: Node[]; selected: string | null }) {
+function Rows({ rows, shown, by, down, selected }: { rows: Node[]; shown: Column[]; by: Column; down: boolean; selected: string | null }) {
   const scroller = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
-  const [sort, setSort] = useState({ column: 0, down: false });
-  const by = columns[sort.column]!;
-  const sorted = nodes.toSorted((a, b) => {
-    const [x, y] = [by.value(a), by.value(b)];
-    return (x < y ? -1 : x > y ? 1 : a.id < b.id ? -1 : 1) * (sort.down ? -1 : 1);
-  });
   const height = scroller.current?.clientHeight ?? 800;
-  const from = Math.max(0, Math.floor(top / rowHeight) - margin);
-  const to = Math.min(sorted.length, Math.ceil((top + height) / rowHeight) + margin);
+  const from = Math.max(0, Math.min(Math.floor(top / rowHeight), rows.length) - margin);
+  const to = Math.min(rows.length, Math.ceil((top + height) / rowHeight) + margin);
+  const sort = (c: Column) => {
+    const next = c === by ? !down : !!c.numeric;
+    change({ sort: c === columns[0] && !next ? null : `${next ? '-' : ''}${c.key}` });
+  };
   return (
     <div class="rows" ref={scroller} onScroll={(e) => setTop(e.currentTarget.scrollTop)} tabIndex={0} role="region" aria-label="Nodes">
-      <table aria-rowcount={sorted.length + 1}>
+      <table aria-rowcount={rows.length + 1} style={{ minWidth: `${90 * shown.length}px` }}>
         <thead>
           <tr>
-            {columns.map((c, i) => (
-              <th class={c.numeric ? 'num' : ''} aria-sort={sort.column === i ? (sort.down ? 'descending' : 'ascending') : undefined}>
-                <button onClick={() => setSort({ column: i, down: sort.column === i ? !sort.down : !!c.numeric })}>{c.name}</button>
+            {shown.map((c) => (
+              <th key={c.key} class={c.numeric ? 'num' : ''} aria-sort={c === by ? (down ? 'descending' : 'ascending') : undefined}>
+                <button onClick={() => sort(c)}>{c.name}</button>
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
-          {from > 0 && <tr aria-hidden="true"><td colSpan={columns.length} style={{ height: `${from * rowHeight}px` }} /></tr>}
-          {sorted.slice(from, to).map((n, i) => (
+          {from > 0 && <tr aria-hidden="true"><td colSpan={shown.length} style={{ height: `${from * rowHeight}px` }} /></tr>}
+          {rows.slice(from, to).map((n, i) => (
             <tr key={n.id} aria-rowindex={from + i + 2} class={n.id === selected ? 'on' : ''}>
-              {columns.map((c) => <td class={c.numeric ? 'num' : ''}>{c.cell(n)}</td>)}
+              {shown.map((c) => <td key={c.key} class={c.numeric ? 'num' : ''}>{c.cell(n)}</td>)}
             </tr>
           ))}
-          {to < sorted.length && (
-            <tr aria-hidden="true"><td colSpan={columns.length} style={{ height: `${(sorted.length - to) * rowHeight}px` }} /></tr>
+          {to < rows.length && (
+            <tr aria-hidden="true"><td colSpan={shown.length} style={{ height: `${(rows.length - to) * rowHeight}px` }} /></tr>
           )}
         </tbody>
       </table>

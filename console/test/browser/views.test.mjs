@@ -164,6 +164,24 @@ test('with forced colors and reduced motion, states and the focus are seen, and 
   }
 });
 
+test('the map begins on the first screen of a phone, and at 200 % zoom', { timeout: 5 * 60_000 }, async (t) => {
+  const browser = await startBrowser(t);
+  for (const nodes of [3, 300]) {
+    const file = join(directory(), 'shop.json');
+    writeFileSync(file, snapshot(nodes));
+    const url = await startConsole(t, ['-f', file]);
+    for (const [width, height, least] of [[390, 844, 430], [640, 400, 140], [844, 390, 130]]) {
+      const page = await browser.page(url, { width, height, within: t });
+      await page.getByText('planned now').waitFor();
+      await settled(page);
+      const seen = await page.evaluate(() => document.querySelector('nav').getBoundingClientRect().top - document.querySelector('canvas').getBoundingClientRect().top);
+      assert.ok(seen >= least, `${seen} px of the map of ${nodes} nodes are seen at ${width} x ${height}`);
+      await fits(page, `${width} x ${height}`);
+      await accessible(page, `${width} x ${height}`);
+    }
+  }
+});
+
 test('no row of the table is in the document that is not on the screen', { timeout: 5 * 60_000 }, async (t) => {
   const file = join(directory(), 'shop.json');
   writeFileSync(file, snapshot(300));

@@ -99,7 +99,7 @@ export async function served(t, items, before = () => {}, args = []) {
   atEnd(t, () => api.close());
   const file = join(directory(), 'kubeconfig');
   writeFileSync(file, kubeconfig(url));
-  return { api, port: Number(new URL(url).port), url: await startConsole(t, ['--prices', 'catalog', ...args], { KUBECONFIG: file }) };
+  return { api, port: Number(new URL(url).port), url: await startConsole(t, ['--prices', 'catalog', '--kubeconfig', file, ...args]) };
 }
 
 // consoleProcess runs the console and returns its address and process ID; startConsole the address.

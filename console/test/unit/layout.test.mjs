@@ -89,6 +89,19 @@ test('each box stands in the first gap of its size', () => {
   }
 });
 
+test('a small fleet fills the map, and no box of it is cut', () => {
+  const of = (...vcpus) => new Map(vcpus.map((v, i) => [`n${i}`, node(`n${i}`, v, `pool-${i}`)]));
+  for (const [nodes, frame, least] of [
+    [of(2), { width: 724, height: 580 }, 300], [of(32, 4, 4), { width: 724, height: 580 }, 75], [of(8, 8, 8, 8), { width: 1030, height: 650 }, 100],
+    [of(32, 4, 4), { width: 390, height: 440 }, 40],
+  ]) {
+    const { unit, rects, height } = layout(nodes, 'pool', frame, new Order());
+    assert.ok(unit > least, `${nodes.size} nodes in ${frame.width} x ${frame.height} have a unit of ${unit} px`);
+    assert.ok(height <= frame.height);
+    for (const r of rects) assert.equal(r.units.width, boxOf(nodes.get(r.id)).width, `${r.id} is cut`);
+  }
+});
+
 test('a change of a node moves no box', () => {
   const nodes = fleet(300);
   const order = new Order();

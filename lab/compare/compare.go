@@ -91,17 +91,20 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 				return out, fmt.Errorf("workload %s with %s: %w", w.Name, name, err)
 			}
 			out.Results = append(out.Results, result)
-			cfg.Progress(fmt.Sprintf("%s with %s: %.0f s%s", w.Name, name, result.TookSeconds, failedSuffix(result)))
+			cfg.Progress(result.line())
 		}
 	}
 	return out, nil
 }
 
-func failedSuffix(r Result) string {
-	if r.Failed == "" {
-		return ""
+// line is a result in short.
+func (r Result) line() string {
+	text := fmt.Sprintf("%s with %s: $%.3f/h, %d nodes, %d evictions, pending %.1f and %.1f s, CPU %.1f s, %.0f MiB, took %.0f s", r.Workload,
+		r.Controller, r.HourlyCost, r.Nodes, r.Evictions, r.PendingP50, r.PendingP95, r.CPUSeconds, r.PeakMiB, r.TookSeconds)
+	if r.Failed != "" {
+		text += ", failed: " + r.Failed
 	}
-	return ", failed: " + r.Failed
+	return text
 }
 
 // run runs a workload in a world of its own.

@@ -134,7 +134,7 @@ func runCompare(ctx context.Context, o compareOptions, chosen []compare.Workload
 		Progress: func(text string) { fmt.Fprintf(progress, "%6.1f s  %s\n", time.Since(begin).Seconds(), text) },
 	})
 	if ctx.Err() != nil {
-		return errors.New("interrupted")
+		return errors.New("interrupted") // what was measured so far is in the progress
 	}
 	if err != nil {
 		return errors.Join(err, report.Print(progress)) // what was measured so far

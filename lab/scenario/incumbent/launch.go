@@ -104,10 +104,6 @@ func (c *Controller) Launch(ctx context.Context, claim *object, n Node) error {
 	labels[corev1.LabelTopologyZone], labels["topology.k8s.aws/zone-id"] = subnet.Zone, subnet.ZoneID
 	maps.Copy(labels, claim.GetLabels())
 	tags := c.launchTags(class, n.Pool)
-	var groups []string
-	for _, g := range status.SecurityGroups {
-		groups = append(groups, g.ID)
-	}
 	name, err := c.ensureTemplate(ctx, class, tags, &ec2types.RequestLaunchTemplateData{
 		ImageId:            &image,
 		IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: &status.InstanceProfile},
@@ -118,7 +114,7 @@ func (c *Controller) Launch(ctx context.Context, claim *object, n Node) error {
 			InstanceMetadataTags: "disabled",
 		},
 		NetworkInterfaces: []ec2types.LaunchTemplateInstanceNetworkInterfaceSpecificationRequest{
-			{DeviceIndex: aws.Int32(0), Groups: groups},
+			{DeviceIndex: aws.Int32(0), Groups: status.groups()},
 		},
 		TagSpecifications: []ec2types.LaunchTemplateTagSpecificationRequest{{ResourceType: "network-interface", Tags: ec2Tags(tags)}},
 	})

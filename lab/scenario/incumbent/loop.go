@@ -65,11 +65,7 @@ func (l *Loop) read(ctx context.Context) (seen, error) {
 // has left them, and hashes.
 func (l *Loop) Begin(ctx context.Context, pool string) error {
 	l.emptySince = map[string]time.Time{}
-	p, err := l.get(ctx, coreGroup, "NodePool", pool)
-	if err != nil {
-		return err
-	}
-	class, err := l.get(ctx, awsGroup, "EC2NodeClass", text(p, "spec", "template", "spec", "nodeClassRef", "name"))
+	_, class, err := l.poolAndClass(ctx, pool)
 	if err != nil {
 		return err
 	}

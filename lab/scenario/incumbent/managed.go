@@ -16,11 +16,7 @@ const managedType = ec2types.InstanceTypeM5Large
 // LaunchManaged launches a node as a managed node group of EKS does, for what may not run on nodes of a NodePool: controllers, above all.
 // It has the image, network and role of the NodePool's EC2NodeClass, which must be resolved.
 func (c *Controller) LaunchManaged(ctx context.Context, pool string) error {
-	p, err := c.get(ctx, coreGroup, "NodePool", pool)
-	if err != nil {
-		return err
-	}
-	class, err := c.get(ctx, awsGroup, "EC2NodeClass", text(p, "spec", "template", "spec", "nodeClassRef", "name"))
+	_, class, err := c.poolAndClass(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -32,13 +28,9 @@ func (c *Controller) LaunchManaged(ctx context.Context, pool string) error {
 	if err != nil {
 		return err
 	}
-	var groups []string
-	for _, g := range status.SecurityGroups {
-		groups = append(groups, g.ID)
-	}
 	_, err = c.EC2.RunInstances(ctx, &ec2.RunInstancesInput{
 		ImageId: &image, InstanceType: managedType, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
-		SubnetId: &status.Subnets[0].ID, SecurityGroupIds: groups,
+		SubnetId: &status.Subnets[0].ID, SecurityGroupIds: status.groups(),
 		IamInstanceProfile: &ec2types.IamInstanceProfileSpecification{Name: &status.InstanceProfile},
 		UserData:           aws.String(base64.StdEncoding.EncodeToString([]byte(c.managedUserData()))),
 		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeInstance, Tags: ec2Tags(map[string]string{

@@ -16,11 +16,7 @@ import (
 
 // Prepare resolves a NodePool and its EC2NodeClass with the image of this ID: hashes, finalizer, instance profile, status.
 func (c *Controller) Prepare(ctx context.Context, pool, image string) error {
-	p, err := c.get(ctx, coreGroup, "NodePool", pool)
-	if err != nil {
-		return err
-	}
-	class, err := c.get(ctx, awsGroup, "EC2NodeClass", text(p, "spec", "template", "spec", "nodeClassRef", "name"))
+	p, class, err := c.poolAndClass(ctx, pool)
 	if err != nil {
 		return err
 	}
@@ -40,6 +36,15 @@ func (c *Controller) Prepare(ctx context.Context, pool, image string) error {
 	return c.change(ctx, p, map[string]any{"status": map[string]any{
 		"conditions": conditions(p, "ValidationSucceeded", "NodeClassReady", "Ready"),
 	}})
+}
+
+// poolAndClass are a NodePool and its EC2NodeClass.
+func (c *Controller) poolAndClass(ctx context.Context, name string) (pool, class *object, err error) {
+	if pool, err = c.get(ctx, coreGroup, "NodePool", name); err != nil {
+		return nil, nil, err
+	}
+	class, err = c.get(ctx, awsGroup, "EC2NodeClass", text(pool, "spec", "template", "spec", "nodeClassRef", "name"))
+	return pool, class, err
 }
 
 // conditions are those that are True.
@@ -213,6 +218,14 @@ type (
 
 func readStatus(class *object) (out classStatus, err error) {
 	return out, convert(class.Object["status"], &out)
+}
+
+// groups are the IDs of the security groups.
+func (s classStatus) groups() (ids []string) {
+	for _, g := range s.SecurityGroups {
+		ids = append(ids, g.ID)
+	}
+	return ids
 }
 
 // image is that of amd64 types without accelerators: the first with requirements that such a type fulfills.

@@ -198,6 +198,13 @@ export interface FoundPod {
   node: string;
 }
 
+export interface Image {
+  id: string;
+  name: string;
+  deprecated: boolean;
+  for: string;
+}
+
 export interface Link {
   cluster: string;
   file: boolean;
@@ -235,6 +242,25 @@ export interface Node {
   podsHash: string;
 }
 
+export interface NodeClassFault {
+  type: string;
+  status: string;
+  message: string;
+}
+
+export interface NodeClassReport {
+  name: string;
+  nodePools: string[] | null;
+  faults: NodeClassFault[] | null;
+  resolved: boolean;
+  images: Image[] | null;
+  subnets: Resource[] | null;
+  securityGroups: Resource[] | null;
+  reservations: Resource[] | null;
+  instanceProfile: string;
+  manifest: string;
+}
+
 export interface NodePods {
   nodes: Record<string, Pod[] | null>;
 }
@@ -246,6 +272,7 @@ export interface NodePoolManifest {
 
 export interface NodePools {
   names: string[] | null;
+  classes: Record<string, string>;
 }
 
 export interface NodereportBlocker {
@@ -876,6 +903,11 @@ export interface RejectionVolumeClaim {
   node?: string;
   pod?: string;
   error?: string;
+}
+
+export interface Resource {
+  id: string;
+  note: string;
 }
 
 export interface Spend {

@@ -199,6 +199,13 @@ export interface FoundPod {
   node: string;
 }
 
+export interface Image {
+  id: string;
+  name: string;
+  deprecated: boolean;
+  for: string;
+}
+
 export interface Link {
   cluster: string;
   file: boolean;
@@ -236,6 +243,25 @@ export interface Node {
   podsHash: string;
 }
 
+export interface NodeClassFault {
+  type: string;
+  status: string;
+  message: string;
+}
+
+export interface NodeClassReport {
+  name: string;
+  nodePools: string[] | null;
+  faults: NodeClassFault[] | null;
+  resolved: boolean;
+  images: Image[] | null;
+  subnets: Resource[] | null;
+  securityGroups: Resource[] | null;
+  reservations: Resource[] | null;
+  instanceProfile: string;
+  manifest: string;
+}
+
 export interface NodePods {
   nodes: Record<string, Pod[] | null>;
 }
@@ -247,6 +273,7 @@ export interface NodePoolManifest {
 
 export interface NodePools {
   names: string[] | null;
+  classes: Record<string, string>;
 }
 
 export interface NodereportBlocker {
@@ -908,6 +935,11 @@ export interface RejectionVolumeClaim {
   node?: string;
   pod?: string;
   error?: string;
+}
+
+export interface Resource {
+  id: string;
+  note: string;
 }
 
 export interface Spend {

@@ -13,6 +13,7 @@ import { FleetPage, StaleBanner } from './fleet/page';
 import { count, plural, span } from './format';
 import { useLive } from './live';
 import { NodePage } from './node';
+import { NodeClassPage } from './nodeclass';
 import { NodePoolsPage } from './nodepools';
 import { KeysDialog } from './keys';
 import { Palette } from './palette';
@@ -98,7 +99,7 @@ function arrive(main: HTMLElement | null) {
 }
 
 // parents are the views that pages belong to.
-const parents: Record<string, string> = { nodes: 'fleet', pods: 'pending' };
+const parents: Record<string, string> = { nodes: 'fleet', nodeclasses: 'nodepools', pods: 'pending' };
 
 export function App() {
   const route = useRoute();
@@ -162,6 +163,7 @@ function Content({ route, theme, about }: { route: Route; theme: string; about: 
     case 'nodes': if (a) return <NodePage key={`${a} ${at}`} name={a} at={at} />; break;
     case 'pods': if (a && b) return <PodPage key={`${a}/${b} ${at}`} name={`${a}/${b}`} at={at} />; break;
     case 'pending': return <PendingPage route={route} />;
+    case 'nodeclasses': if (a) return <NodeClassPage key={a} name={a} />; break;
     case 'nodepools': return <NodePoolsPage route={route} />;
     case 'timeline': return <TimelinePage route={route} theme={theme} about={about} />;
     case 'what-if': return <WhatIfPage route={route} />;

@@ -53,7 +53,9 @@ export function SpendChart({ points, from, to, at, theme, hover, press, label }:
     const token = (name: string) => style.getPropertyValue(name).trim();
     const { data, index } = columns(points);
     state.current.index = index;
-    const area = (name: string): uPlot.Series => ({ fill: token(name), stroke: token(name), width: 0, points: { show: false } });
+    // A price holds until the next point: between two there are steps, not slopes that nobody has paid.
+    const paths = uPlot.paths.stepped!({ align: 1 });
+    const area = (name: string): uPlot.Series => ({ paths, fill: token(name), stroke: token(name), width: 0, points: { show: false } });
     const axis = { stroke: token('--text3'), font: `11px ${token('--font')}`, ticks: { show: false } };
     const u = new uPlot({
       width: host.current!.clientWidth || 600, height, padding: [8, right, 0, 0],
@@ -71,7 +73,7 @@ export function SpendChart({ points, from, to, at, theme, hover, press, label }:
       ],
       series: [
         {}, area('--c-spot'), area('--c-on-demand'), area('--c-reserved'),
-        { stroke: token('--surface'), width: 5, points: { show: false } }, { stroke: token('--text'), width: 2, points: { show: false } },
+        { paths, stroke: token('--surface'), width: 5, points: { show: false } }, { paths, stroke: token('--text'), width: 2, points: { show: false } },
       ],
       hooks: {
         setCursor: [(self) => {

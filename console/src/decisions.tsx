@@ -1,11 +1,11 @@
 // Recorded decisions, and one of them with its evidence.
 
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Decisions, RecorderAlternative, RecorderDecision } from './api.gen';
 import { useAnswer } from './answer';
+import { DecisionList } from './decisionlist';
 import { change, clock, dollars, list, plural, sentence, shortNames } from './format';
 import { useLive } from './live';
-import { Filter, LongList, filtered } from './longlist';
 import { Code, Empty, Facts, Loaded, useNow } from './parts';
 import { type Route, href, nodeHref } from './route';
 import { Glyph } from './states';
@@ -47,19 +47,14 @@ export function DecisionsPage({ route }: { route: Route }) {
   return (
     <div class="page">
       <h1>Decisions</h1>
-      <Loaded answer={answer} loading="Reading the recording">{(d) => <List decisions={d} find={route.query.get('find') ?? ''} />}</Loaded>
+      <Loaded answer={answer} loading="Reading the recording">{(d) => <List decisions={d} route={route} />}</Loaded>
     </div>
   );
 }
 
-// has reports whether a text in lower case is in what a row shows, or in the names of its nodes.
-const has = (d: RecorderDecision, text: string) =>
-  [d.id, d.type, d.what, d.why, d.outcome, d.nodePool, ...list(d.removes).map((n) => n.name)].some((shown) => shown?.toLowerCase().includes(text));
-
-function List({ decisions: d, find }: { decisions: Decisions; find: string }) {
+function List({ decisions: d, route }: { decisions: Decisions; route: Route }) {
   const now = useNow(5000);
   const all = list(d.decisions);
-  const shown = useMemo(() => (find ? all.filter((x) => has(x, find.toLowerCase())) : all), [d, find]);
   if (all.length === 0) {
     return <Empty title="No decisions"><p>The controller has decided nothing in the last day of its recording.</p></Empty>;
   }
@@ -72,13 +67,7 @@ function List({ decisions: d, find }: { decisions: Decisions; find: string }) {
         {saved !== 0 && ` In all, they have ${saved > 0 ? 'saved' : 'cost'} ${dollars(Math.abs(saved))}.`}
         {d.more > 0 && ` ${plural(d.more, 'older decision')} left out.`}
       </p>
-      {(all.length > filtered || find) && <Filter what="decisions" text={find} found={shown.length} />}
-      {shown.length === 0 ? <p class="dim">No decision has this in its text or in the names of its nodes.</p> : (
-        <LongList
-          class="card decisions" label="Decisions" count={shown.length} estimate={53} id={(i) => shown[i]!.id}
-          render={(i) => <DecisionLink decision={shown[i]!} now={now} />}
-        />
-      )}
+      <DecisionList all={all} now={now} route={route} row={(x) => <DecisionLink decision={x} now={now} />} />
     </>
   );
 }

@@ -41,7 +41,7 @@ export function NodePoolsPage({ route }: { route: Route }) {
         }
         const find = route.query.get('find') ?? '';
         const shown = names.filter((n) => n.includes(find.toLowerCase()));
-        if (only) return <PoolPage key={`${only} ${at}`} name={only} at={at} />;
+        if (only) return <PoolPage key={`${only} ${at}`} name={only} at={at} nodeClass={pools.classes[only] ?? ''} />;
         return (
           <>
             <p class="lead">{plural(names.length, 'NodePool')}.</p>
@@ -58,14 +58,15 @@ export function NodePoolsPage({ route }: { route: Route }) {
 }
 
 // PoolPage is one NodePool, and what leads on from it.
-function PoolPage({ name, at }: { name: string; at: string }) {
+function PoolPage({ name, at, nodeClass }: { name: string; at: string; nodeClass: string }) {
   const about = useAbout();
   return (
     <>
       {!at && (
         <p class="lead">
-          <a href={href(['fleet'], { color: 'pool', only: name })}>Its nodes on the map</a>
+<a href={href(['fleet'], { color: 'pool', only: name })}>Its nodes on the map</a>
           {!isExported && <> · <a href={href(['what-if'], { pool: name })}>Try an edit</a></>}
+          {!isExported && nodeClass && <> · <a href={href(['nodeclasses', nodeClass])}>Node class {nodeClass}</a></>}
         </p>
       )}
       <Pool name={name} at={at} />

@@ -40,6 +40,7 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 		apiRoot + "/pods/{namespace}/{name}/explain": "/pods/search/indexer-5d8f-bbbbb/explain",
 		apiRoot + "/nodepools":                       "", apiRoot + "/nodepools/{name}/explain": "/nodepools/general/explain", apiRoot + "/doctor": "",
 		apiRoot + "/nodepools/{name}/manifest": "/nodepools/general/manifest",
+		apiRoot + "/nodeclasses/{name}":        "/nodeclasses/default",
 		apiRoot + "/spend":                     "", apiRoot + "/past": "?at=2026-11-28T19:13:50Z", apiRoot + "/search": "?text=indexer",
 	}
 	for _, r := range c.routes() {

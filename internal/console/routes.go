@@ -100,7 +100,7 @@ func (c *Console) presentRoutes() []route {
 			Query:   []parameter{atParameter}, Answer: podreport.Report{}, answer: c.explainPod,
 		},
 		{
-			Method: "GET", Path: apiRoot + "/nodepools", Summary: "The names of the NodePools, sorted",
+			Method: "GET", Path: apiRoot + "/nodepools", Summary: "The names of the NodePools, sorted, and of their node classes",
 			Query: []parameter{atParameter}, Answer: NodePools{}, answer: c.nodePools,
 		},
 		{
@@ -114,6 +114,11 @@ func (c *Console) presentRoutes() []route {
 		{
 			Method: "GET", Path: apiRoot + "/nodepools/{name}/manifest", Summary: "A NodePool as YAML to edit",
 			Answer: NodePoolManifest{}, answer: c.nodePoolManifest,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/nodeclasses/{name}",
+			Summary: "An EC2NodeClass with the images, subnets and security groups that its selectors found",
+			Answer:  NodeClassReport{}, answer: c.nodeClass,
 		},
 		{
 			Method: "POST", Path: whatIfPath, Summary: "What the edit of a NodePool would do: cost, drift, moves. Nothing is written",
@@ -229,9 +234,10 @@ func (c *Console) knownNodePool(r *http.Request) (any, error) {
 	return poolreport.Known(v, r.PathValue("name"))
 }
 
-// NodePools are names of NodePools.
+// NodePools are names of NodePools. Classes has the name of the node class of each.
 type NodePools struct {
-	Names []string `json:"names"`
+	Names   []string          `json:"names"`
+	Classes map[string]string `json:"classes"`
 }
 
 func (c *Console) nodePools(r *http.Request) (any, error) {
@@ -239,9 +245,10 @@ func (c *Console) nodePools(r *http.Request) (any, error) {
 }
 
 func (p *planned) nodePools() NodePools {
-	out := NodePools{Names: []string{}}
+	out := NodePools{Names: []string{}, Classes: map[string]string{}}
 	for _, pool := range p.NodePools {
 		out.Names = append(out.Names, pool.Name)
+		out.Classes[pool.Name] = pool.Spec.Template.Spec.NodeClassRef.Name
 	}
 	slices.Sort(out.Names)
 	return out

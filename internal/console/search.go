@@ -17,7 +17,7 @@ type Found struct {
 	Checks []FoundCheck `json:"checks"`
 }
 
-// FoundCheck is a check of the doctor. Findings is how many findings it had when the doctor was last asked; null if it was not.
+// FoundCheck is a check of the doctor. Findings is how many findings it had when the checks last ran; null if they have not.
 type FoundCheck struct {
 	ID       string `json:"id"`
 	Title    string `json:"title"`
@@ -36,7 +36,8 @@ const (
 	leastSearched, mostSearched = 1, 320
 	// mostFound limits how many pods an answer has: as many as a person reads before typing on.
 	mostFound = 20
-	// leastOfID sets how many characters of a check's ID are asked for at least: shorter texts are in all of them. mostChecks limits their number.
+	// leastOfID sets how many characters a search for the ID of a check has at least: shorter texts are in all of them. mostChecks limits
+	// their number.
 	leastOfID, mostChecks = 3, 8
 )
 
@@ -55,7 +56,7 @@ func (c *Console) search(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// checksWith are the checks whose ID has a text.
+// checksWith are the checks that have a text in their ID.
 func checksWith(text string, last *Diagnosis) []FoundCheck {
 	out := []FoundCheck{}
 	if len(text) < leastOfID {

@@ -166,20 +166,22 @@ func poolOf(v *inspect.View, name string) (*karpv1.NodePool, error) {
 	return nil, inspect.NotFound("NodePool", name, v.NodePools)
 }
 
+// authored is the metadata that a person writes.
+type authored struct {
+	Name        string            `json:"name"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
 // editable returns what a person writes of a NodePool: without its state and what controllers note on it.
 func editable(pool *karpv1.NodePool) (string, error) {
-	type metadata struct {
-		Name        string            `json:"name"`
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	}
 	out := struct {
 		metav1.TypeMeta `json:",inline"`
-		Metadata        metadata            `json:"metadata"`
+		Metadata        authored            `json:"metadata"`
 		Spec            karpv1.NodePoolSpec `json:"spec"`
 	}{
 		TypeMeta: metav1.TypeMeta{APIVersion: karpv1.GroupVersion.String(), Kind: "NodePool"},
-		Metadata: metadata{Name: pool.Name, Labels: pool.Labels, Annotations: manifest.Authored(pool.Annotations)}, Spec: pool.Spec,
+		Metadata: authored{Name: pool.Name, Labels: pool.Labels, Annotations: manifest.Authored(pool.Annotations)}, Spec: pool.Spec,
 	}
 	text, err := yaml.Marshal(out)
 	return string(text), err

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { compiled } from '../compiled.mjs';
+
+globalThis.sessionStorage = { getItem: () => null }; // the page has one
+const { matching, passesOf } = await compiled('decisionlist.tsx');
+const decision = (id, pass, more = {}) => ({ id, pass, at: '2026-01-01T00:00:00Z', type: 'launch', what: '', why: '', rule: {}, ...more });
+
+test('decisions of one pass are together, and one without a pass is alone', () => {
+  const shown = [decision('a', 'p', { hourlySavings: 1 }), decision('b', 'p', { hourlyCost: 0.25 }), decision('c', ''), decision('d', ''), decision('e', 'q')];
+  const passes = passesOf(shown);
+  assert.deepEqual([...passes.keys()], [0, 2, 3, 4]);
+  assert.deepEqual(passes.get(0), { at: '2026-01-01T00:00:00Z', count: 2, cost: -0.75 });
+  assert.equal(passesOf([]).size, 0);
+});
+
+test('decisions are filtered by all that the address has', () => {
+  const all = [
+    decision('a', 'p', { nodePool: 'x', outcome: 'done' }), decision('b', 'p', { type: 'drifted', removes: [{ name: 'ip-10-0-0-1.internal' }] }),
+    decision('c', 'q', { nodePool: 'x', why: '<b>=1+1' }),
+  ];
+  const found = (query) => matching(all, new URLSearchParams(query)).map((d) => d.id).join('');
+  assert.equal(found(''), 'abc');
+  assert.equal(found('kind=launch&pool=x'), 'ac');
+  assert.equal(found('outcome=not known yet'), 'bc');
+  assert.equal(found('pool=without NodePool'), 'b');
+  assert.equal(found('find=IP-10-0'), 'b');
+  assert.equal(found('find=<b>%3D1%2B1&kind=launch'), 'c');
+  assert.equal(found('kind=no-such'), '');
+});

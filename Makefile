@@ -163,7 +163,7 @@ docs-check: ## Test the links of the documentation, the examples for EKS, and th
 .PHONY: docs
 docs: ## Build the documentation as a static site with search and a demo of the console, in docs/site/dist (needs npm)
 	$(call build,./cmd/dovetail)
-	@rm -rf docs/site/demo && go run ./hack/recordday $(BIN)/day.rec && $(BIN)/dovetail console --recording $(BIN)/day.rec --export docs/site/demo
+	@rm -rf docs/site/demo && go run ./cmd/dovetail-demo $(BIN)/day.rec && $(BIN)/dovetail console --recording $(BIN)/day.rec --export docs/site/demo
 	cd docs/site && npm ci --no-audit --no-fund && npm run build
 
 # Another toolchain compiles and compresses differently. Go downloads the pinned one if it is not this host's.

@@ -34,7 +34,7 @@ func main() {
 	err := root.ExecuteContext(ctx)
 	code := codeOf(err)
 	if code != exitOK && !errors.As(err, new(exitCode)) {
-		fmt.Fprintln(os.Stderr, "error:", errorMessage(err.Error()))
+		fmt.Fprintln(os.Stderr, "error:", shownError(err))
 	}
 	os.Exit(int(code))
 }

@@ -25,7 +25,7 @@ import (
 
 // ExportInfo is what an export holds.
 type ExportInfo struct {
-	// Passes counts the recorded times that can be asked for, Packs the files of answers.
+	// Passes counts the recorded times that can be shown, Packs the files of answers.
 	Passes, Packs int
 	// Bytes is the size of all files.
 	Bytes int64
@@ -38,7 +38,7 @@ const (
 	explainedApart = 10 * time.Minute
 )
 
-// pack is a file of answers, by the path that the page asks for.
+// pack is a file of answers, by the path that the page requests.
 type pack map[string]any
 
 // moment is a recorded pass, and the pack with the fleet as the pass saw it.
@@ -62,7 +62,7 @@ type exporter struct {
 	decided   map[string]bool // by ID of the pass
 }
 
-// Export writes the page of a recording into a directory, with the answers to all that it asks for: any file server can then show it, below
+// Export writes the page of a recording into a directory, with the answers to all of its requests: any file server can then show it, below
 // any path. Equal recordings give equal files. The fleet and the pending pods are exported for each pass, explanations for each pass that
 // has decided something or has seen another fleet than the one before, and at least every ten minutes.
 func (c *Console) Export(ctx context.Context, dir string) (ExportInfo, error) {
@@ -90,10 +90,10 @@ func (c *Console) Export(ctx context.Context, dir string) (ExportInfo, error) {
 	return e.info, nil
 }
 
-// page writes the page, with a head that says where the answers are, and the policy that the server sends as a header.
+// page writes the page, with a head that states where the answers are, and the policy that the server sends as a header.
 func (e *exporter) page() error {
 	head := fmt.Sprintf("<meta name=\"dovetail-export\" content=\"%s/\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n</head>",
-		exportData, strings.Replace(policy, "; frame-ancestors 'none'", "", 1)) // a page cannot say who frames it
+		exportData, strings.Replace(policy, "; frame-ancestors 'none'", "", 1)) // a page cannot state who may frame it
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (e *exporter) write(path string, data []byte) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// add writes a pack. Its name has no ending of a compressed file: a server would decompress it on the way, or not.
+// add writes a pack. Its name is not that of a compressed file: some servers would decompress it on the way.
 func (e *exporter) add(name string, p pack) error {
 	var out bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&out, gzip.BestCompression)

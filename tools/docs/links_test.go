@@ -151,6 +151,9 @@ func TestLinks(t *testing.T) {
 	}
 	for _, name := range all {
 		for _, link := range read(name).links {
+			if link == "demo/index.html" {
+				continue // make docs writes it into the site: see docs/site/copy.mjs
+			}
 			if problem := check(name, link, read); problem != "" {
 				t.Errorf("%s: %s: %s", name, link, problem)
 			}

@@ -36,7 +36,7 @@ const total = (p) => p.reservedHourlyCost + p.onDemandHourlyCost + p.spotHourlyC
 test('a recorded day as files', { timeout: 10 * 60_000 }, async (t) => {
   const dir = directory();
   const recording = join(directory(), 'day.rec');
-  await run('go', ['run', '-C', root, './hack/recordday', recording]); // the demo of the documentation
+  await run('go', ['run', '-C', root, './cmd/dovetail-demo', recording]); // the demo of the documentation
   await run(process.env.DOVETAIL, ['console', '--recording', recording, '--export', dir], { env: { KUBECONFIG: 'nowhere' } });
   const url = await serveFiles(t, dir, '/docs/demo');
   // What the recording has, of a server that reads it.

@@ -54,9 +54,18 @@ func workloads() []workload {
 		{namespace: "shop", name: "payments", cpu: "400m", memory: "800Mi", spread: true, replicas: always(6)},
 		{namespace: "platform", name: "gateway", cpu: "300m", memory: "512Mi", replicas: always(2)},
 		{namespace: "platform", name: "metrics", cpu: "1", memory: "7Gi", replicas: always(1)},
-		{namespace: "data", name: "nightly-report", kind: "Job", cpu: "3500m", memory: "12Gi", selector: batch, tolerates: "batch", replicas: between(1, 2.5, 6)},
-		{namespace: "data", name: "recommend", kind: "Job", cpu: "7", memory: "24Gi", selector: batch, tolerates: "batch", replicas: between(4, 5.5, 4)},
-		{namespace: "data", name: "catalog-import", kind: "Job", cpu: "1800m", memory: "3Gi", selector: batch, tolerates: "batch", replicas: between(11, 11.7, 8)},
+		{
+			namespace: "data", name: "nightly-report", kind: "Job", cpu: "3500m", memory: "12Gi",
+			selector: batch, tolerates: "batch", replicas: between(1, 2.5, 6),
+		},
+		{
+			namespace: "data", name: "recommend", kind: "Job", cpu: "7", memory: "24Gi",
+			selector: batch, tolerates: "batch", replicas: between(4, 5.5, 4),
+		},
+		{
+			namespace: "data", name: "catalog-import", kind: "Job", cpu: "1800m", memory: "3Gi",
+			selector: batch, tolerates: "batch", replicas: between(11, 11.7, 8),
+		},
 		// The zone is misspelled.
 		{
 			namespace: "data", name: "returns-export", cpu: "500m", memory: "1Gi", replicas: between(21.5, 24, 1),
@@ -65,7 +74,7 @@ func workloads() []workload {
 	}
 }
 
-// scale makes and ends the pods of the workloads, every ten minutes.
+// scale makes and deletes the pods of the workloads, every ten minutes.
 func (w *world) scale() {
 	if w.now.Sub(start())%(10*time.Minute) != 0 {
 		return
@@ -83,7 +92,7 @@ func (w *world) scale() {
 		for n := len(has); n < want; n++ {
 			w.addPod(l)
 		}
-		// Which pods end has nothing to do with where they run.
+		// Which pods are deleted has nothing to do with where they run.
 		slices.SortFunc(has, func(a, b *corev1.Pod) int { return cmp.Compare(fnvOf(a.Name), fnvOf(b.Name)) })
 		for _, p := range has[min(want, len(has)):] {
 			w.endPod(p)
@@ -95,7 +104,9 @@ func (w *world) addPod(l *workload) {
 	w.count++
 	hash := fmt.Sprintf("%08x", fnvOf(l.name))[:8]
 	name := fmt.Sprintf("%s-%s-%s", l.name, hash, suffix(w.count))
-	owner := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: l.name + "-" + hash, UID: types.UID(l.name), Controller: new(true)}
+	owner := metav1.OwnerReference{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: l.name + "-" + hash, UID: types.UID(l.name), Controller: new(true),
+	}
 	labels := map[string]string{"app": l.name, "pod-template-hash": hash}
 	if l.kind == "Job" {
 		name = fmt.Sprintf("%s-%s", l.name, suffix(w.count))
@@ -121,8 +132,8 @@ func (w *world) addPod(l *workload) {
 	}
 	p.Status.Phase = corev1.PodPending
 	p.Status.Conditions = []corev1.PodCondition{{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(w.now),
-		Message: "0 nodes are available to it.",
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		LastTransitionTime: metav1.NewTime(w.now), Message: "0 nodes are available to it.",
 	}}
 	w.pods = append(w.pods, p)
 }

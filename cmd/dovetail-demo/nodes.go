@@ -63,8 +63,8 @@ func (w *world) launch(r *recorder.Recorder, l *schedule.Launch) string {
 	condition.SetTrue(claim, karpv1.ConditionLaunched, w.now)
 	w.claims = append(w.claims, claim)
 	w.lives[name] = &life{decision: l.ID, joins: w.now.Add(joinTime), changed: w.now, offering: l.Offering, typ: typ}
-	w.step(r, l.ID, recorder.StepCreated, name, "")
-	w.step(r, l.ID, recorder.StepLaunched, name, "")
+	w.step(r, l.ID, recorder.StepCreated, name)
+	w.step(r, l.ID, recorder.StepLaunched, name)
 	return name
 }
 
@@ -114,8 +114,8 @@ func (w *world) joinNodes(r *recorder.Recorder) {
 			condition.SetTrue(c, karpv1.ConditionRegistered, w.now)
 			condition.SetTrue(c, karpv1.ConditionInitialized, w.now)
 		})
-		w.step(r, l.decision, recorder.StepRegistered, c.Name, "")
-		w.step(r, l.decision, recorder.StepInitialized, c.Name, "")
+		w.step(r, l.decision, recorder.StepRegistered, c.Name)
+		w.step(r, l.decision, recorder.StepInitialized, c.Name)
 		l.changed = w.now
 	}
 }
@@ -123,7 +123,7 @@ func (w *world) joinNodes(r *recorder.Recorder) {
 // begin begins a command.
 func (w *world) begin(r *recorder.Recorder, c *disrupt.Command) {
 	out := &command{id: c.ID}
-	w.step(r, c.ID, recorder.StepStarted, "", "")
+	w.step(r, c.ID, recorder.StepStarted, "")
 	for i := range c.Plan.Launches {
 		c.Plan.Launches[i].ID = c.ID
 		out.launches = append(out.launches, w.launch(r, &c.Plan.Launches[i]))
@@ -171,7 +171,7 @@ func (w *world) drain(r *recorder.Recorder, id, claim string) {
 	n.Spec.Taints = append(n.Spec.Taints, karpv1.TaintDisrupted())
 	w.nodes = slices.Clone(w.nodes)
 	w.nodes[at] = n
-	w.step(r, id, recorder.StepDeleting, claim, "")
+	w.step(r, id, recorder.StepDeleting, claim)
 	for _, p := range slices.Clone(w.pods) {
 		if p.Spec.NodeName != node {
 			continue
@@ -183,7 +183,7 @@ func (w *world) drain(r *recorder.Recorder, id, claim string) {
 			}
 		}
 	}
-	w.step(r, id, recorder.StepDrained, claim, "")
+	w.step(r, id, recorder.StepDrained, claim)
 }
 
 func (w *world) terminate(r *recorder.Recorder, id, claim string) {
@@ -191,7 +191,7 @@ func (w *world) terminate(r *recorder.Recorder, id, claim string) {
 	w.nodes = slices.DeleteFunc(slices.Clone(w.nodes), func(n *corev1.Node) bool { return n.Name == node })
 	w.claims = slices.DeleteFunc(slices.Clone(w.claims), func(c *karpv1.NodeClaim) bool { return c.Name == claim })
 	delete(w.lives, claim)
-	w.step(r, id, recorder.StepTerminated, claim, "")
+	w.step(r, id, recorder.StepTerminated, claim)
 }
 
 // endPod removes a pod, and notes the change of its node.
@@ -267,7 +267,8 @@ func (w *world) drift() {
 	w.drifted = true
 	for _, c := range slices.Clone(w.claims) {
 		w.changeClaim(c.Name, func(c *karpv1.NodeClaim) {
-			condition.SetTrueWithReason(c, karpv1.ConditionDrifted, condition.Cause{Reason: "AMIDrift", Message: "the image is not that of the EC2NodeClass"}, w.now)
+			why := condition.Because("AMIDrift", "the image is not that of the EC2NodeClass")
+			condition.SetTrueWithReason(c, karpv1.ConditionDrifted, why, w.now)
 		})
 	}
 }

@@ -1,9 +1,9 @@
-// recordday records a day of a small shop, for the demo on the documentation's site: the engine decides, in simulated time, and what
-// stands for EC2, kubelets and kube-scheduler does what they would. Traffic follows the hour, jobs run at night, one deployment names a zone
-// that does not exist, and in the morning a new image makes nodes drift. Prices and instance types are those of the offline catalog. Each
-// run writes the same decisions.
+// dovetail-demo records a day of a small shop, for the demo on the documentation's site: the engine decides, in simulated time, and what
+// stands for EC2, kubelets and kube-scheduler does what they would. Traffic follows the hour, jobs run at night, one deployment names a
+// zone that does not exist, and in the morning a new image makes nodes drift. Prices and instance types are those of the offline catalog.
+// Each run writes the same decisions.
 //
-//	go run ./hack/recordday docs/demo/day.rec
+//	go run ./cmd/dovetail-demo bin/day.rec
 package main
 
 import (
@@ -35,11 +35,11 @@ func start() time.Time { return time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC) }
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: recordday FILE")
+		fmt.Fprintln(os.Stderr, "usage: dovetail-demo FILE")
 		os.Exit(2)
 	}
 	if err := record(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "recordday:", err)
+		fmt.Fprintln(os.Stderr, "dovetail-demo:", err)
 		os.Exit(1)
 	}
 }
@@ -49,7 +49,7 @@ func record(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // a recording goes on where it ends
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // a recording that exists is continued
 		return err
 	}
 	for ; w.now.Before(start()); w.now = w.now.Add(step) {
@@ -158,7 +158,7 @@ func (w *world) identify(decided *pass.Decisions, memory *pass.Memory) {
 func (w *world) recordDecided(r *recorder.Recorder, rec *recorder.Pass, in *pass.Input, decided *pass.Decisions) {
 	for i := range decided.Dropped {
 		if d := &decided.Dropped[i]; !d.Part && d.Proposal.ID != "" {
-			w.step(r, d.Proposal.ID, recorder.StepRejected, "", d.Why.Message)
+			r.Step(recorder.Step{Decision: d.Proposal.ID, At: w.now, What: recorder.StepRejected, Message: d.Why.Message})
 		}
 	}
 	if !decided.Idle() {
@@ -167,7 +167,10 @@ func (w *world) recordDecided(r *recorder.Recorder, rec *recorder.Pass, in *pass
 	for i := range decided.Start {
 		c := &decided.Start[i]
 		if c.Validated && c.ConsolidationType != disrupt.TypeEmpty {
-			w.step(r, c.ID, recorder.StepValidated, "", "its pods still fit elsewhere for less, and the budgets allow it")
+			r.Step(recorder.Step{
+				Decision: c.ID, At: w.now, What: recorder.StepValidated,
+				Message: "its pods still fit elsewhere for less, and the budgets allow it",
+			})
 			continue // it is recorded since it was proposed
 		}
 		rec.Decide(recorder.CommandDecision(&c.Command, recorder.Basis{Snapshot: in.Snapshot, Allowances: c.Allowances}))
@@ -181,6 +184,7 @@ func (w *world) recordDecided(r *recorder.Recorder, rec *recorder.Pass, in *pass
 	}
 }
 
-func (w *world) step(r *recorder.Recorder, decision string, what recorder.StepKind, claim, message string) {
-	r.Step(recorder.Step{Decision: decision, At: w.now, What: what, Object: claim, Message: message})
+// step records that something happened to a claim after a decision.
+func (w *world) step(r *recorder.Recorder, decision string, what recorder.StepKind, claim string) {
+	r.Step(recorder.Step{Decision: decision, At: w.now, What: what, Object: claim})
 }

@@ -96,11 +96,14 @@ func within(t *catalog.InstanceType, zones ...string) *catalog.InstanceType {
 
 func (w *world) addPool(name, capacityType string, after time.Duration, types []*catalog.InstanceType) {
 	p := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: typesUID("pool", name), ResourceVersion: "1", Generation: 1, CreationTimestamp: metav1.NewTime(start().AddDate(0, -3, 0)),
+		Name: name, UID: typesUID("pool", name), ResourceVersion: "1", Generation: 1,
+		CreationTimestamp: metav1.NewTime(start().AddDate(0, -3, 0)),
 	}}
 	p.Spec.Template.Labels = map[string]string{"shop.example.com/tier": name}
 	p.Spec.Template.Spec.NodeClassRef = karpv1.NodeClassReference{Group: awsv1.Group, Kind: awsv1.Kind, Name: "default"}
-	p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: karpv1.LabelCapacityType, Operator: corev1.NodeSelectorOpIn, Values: []string{capacityType}}}
+	p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{
+		Key: karpv1.LabelCapacityType, Operator: corev1.NodeSelectorOpIn, Values: []string{capacityType},
+	}}
 	if name == "batch" {
 		p.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "shop.example.com/batch", Effect: corev1.TaintEffectNoSchedule}}
 	}
@@ -147,7 +150,9 @@ func fnvOf(text string) uint32 {
 func (w *world) objects() cluster.Objects {
 	var namespaces []*corev1.Namespace
 	for _, name := range []string{"data", "platform", "shop"} {
-		namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: typesUID("ns", name), ResourceVersion: "1"}})
+		namespaces = append(namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: typesUID("ns", name), ResourceVersion: "1",
+		}})
 	}
 	return cluster.Objects{
 		NodeClaims: slices.Clone(w.claims), Nodes: slices.Clone(w.nodes), Pods: slices.Clone(w.pods), Pools: w.pools, PDBs: w.budgets,

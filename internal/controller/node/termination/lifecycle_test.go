@@ -115,7 +115,7 @@ func TestDrainsGoOnWithoutTheirConditions(t *testing.T) {
 	}
 }
 
-// Without that right, a drain of two minutes tries it a few times only, and says so once; with it, the condition is there soon.
+// Without that right, a drain of two minutes tries it a few times only, and one event reports it. With it, the condition is there soon.
 func TestRefusedConditionsAreTriedSeldom(t *testing.T) {
 	f := controllertest.New(t, append(leaving(drainedBefore), controllertest.Pod("p", "node-a"))...)
 	r := nodeReconciler(f, &ec2{})
@@ -133,9 +133,9 @@ func TestRefusedConditionsAreTriedSeldom(t *testing.T) {
 	if *writes != 4 { // at 0, 10, 30 and 70 seconds
 		t.Errorf("%d writes in two minutes, want 4", *writes)
 	}
-	said := slices.DeleteFunc(f.RecordedEvents(), func(e string) bool { return !strings.Contains(e, "ConditionsNotWritten") })
-	if len(said) != 1 {
-		t.Errorf("said %d times, want once", len(said))
+	reported := slices.DeleteFunc(f.RecordedEvents(), func(e string) bool { return !strings.Contains(e, "ConditionsNotWritten") })
+	if len(reported) != 1 {
+		t.Errorf("%d events, want 1", len(reported))
 	}
 	refused = false
 	drain(31)

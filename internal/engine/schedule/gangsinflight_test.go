@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,6 +132,46 @@ func TestAGangThatIsHeldGetsNoMoreNodes(t *testing.T) {
 	p := solveValid(t, WithGroups(s, Gang("train", 4)))
 	if len(p.Launches) != 0 || len(p.Rejected) != 3 {
 		t.Errorf("%d launches, %d rejected", len(p.Launches), len(p.Rejected))
+	}
+}
+
+// What a gang was planned with changes while two of its three nodes boot. These stay, and of the rest no more is launched than the gang can
+// use.
+func TestAGangThatChangesWhileItsNodesBoot(t *testing.T) {
+	general := Pool("general", onePodNodes())
+	other := Pool("other", onePodNodes())
+	for _, c := range []struct {
+		name                       string
+		pools                      []snapshot.Pool
+		group                      *schedulingv1beta1.PodGroup // nil: it is deleted
+		onNodes, launches, refused int                         // pods on nodes in flight, launches, rejected pods
+	}{
+		{"nothing changes", []snapshot.Pool{general}, Gang("train", 3), 2, 1, 0},
+		{"minCount is lowered", []snapshot.Pool{general}, Gang("train", 2), 2, 1, 0},
+		{"the PodGroup is deleted", []snapshot.Pool{general}, nil, 0, 0, 3},
+		{"the NodePool is deleted, and there is no other", nil, Gang("train", 3), 0, 0, 3},
+		{"the NodePool is deleted, and minCount have nodes", nil, Gang("train", 2), 2, 0, 1},
+		{"the NodePool is deleted, and there is another", []snapshot.Pool{other}, Gang("train", 3), 2, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pods := gangPods(3, "train", 0)
+			s := World(c.pools, pods...)
+			s.Nodes = []snapshot.Node{inFlight("c1", pods[0]), inFlight("c2", pods[1])}
+			if c.group != nil {
+				WithGroups(s, c.group)
+			} else {
+				s.PodGroups = []snapshot.PodGroup{{Namespace: "default", Name: "train", Members: pods}}
+			}
+			p := solveValid(t, s)
+			onNodes := 0
+			for i := range p.Placements {
+				onNodes += len(p.Placements[i].Pods)
+			}
+			if onNodes != c.onNodes || len(p.Launches) != c.launches || len(p.Rejected) != c.refused {
+				t.Errorf("%d pods on nodes in flight, %d launches, %d rejected; want %d, %d, %d",
+					onNodes, len(p.Launches), len(p.Rejected), c.onNodes, c.launches, c.refused)
+			}
+		})
 	}
 }
 

@@ -217,8 +217,8 @@ func (c *check) skewWithinLimit(sp *spread) {
 	}
 }
 
-// waitsForNoNode reports whether kube-scheduler can bind the pod before any node of the plan is there, as far as the constraint knows: it is
-// on a node that is ready, no other pod of the constraint sees it there, and no PodGroup has it wait for others.
+// waitsForNoNode reports whether kube-scheduler can bind the pod before any node of the plan is there, as far as the constraint knows: it
+// is on a node that is ready, no other pod of the constraint counts it there, and no PodGroup has it wait for others.
 func (m *scheduledPod) waitsForNoNode(sp *spread) bool {
 	return m.at.node != nil && m.at.node.Initialized && !sp.has(m.pod) && m.pod.Spec.SchedulingGroup == nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,7 +47,8 @@ type nodeCondition struct {
 }
 
 // announce writes conditions on a Node with our taint (KEP-5683), if the feature gate is on. What another actor has stated stays. A drain
-// does not wait for a write that fails: it is tried again with the next step.
+// does not wait for a write that fails: it is tried again with the next step. Without the right to write, later steps leave it out: a drain
+// takes a step each second.
 func (r *NodeReconciler) announce(ctx context.Context, t *termination, want ...nodeCondition) {
 	if !r.LifecycleConditions || !slices.ContainsFunc(t.node.Spec.Taints, karpv1.IsTaintDisrupted) {
 		return
@@ -71,10 +73,12 @@ func (r *NodeReconciler) announce(ctx context.Context, t *termination, want ...n
 			Type: c.kind, Status: status, Reason: reasonTermination, Message: c.message, LastHeartbeatTime: now, LastTransitionTime: now,
 		})
 	}
-	if len(write) == 0 {
+	if len(write) == 0 || !r.refused.mayTry(r.Now()) {
 		return
 	}
-	if err := r.patchConditions(ctx, t.node, write); client.IgnoreNotFound(err) != nil {
+	err := r.patchConditions(ctx, t.node, write)
+	forbidden := apierrors.IsForbidden(err)
+	if first := r.refused.note(forbidden, r.Now()); client.IgnoreNotFound(err) != nil && (first || !forbidden) {
 		r.Events.Warn(t.node, "ConditionsNotWritten",
 			"The feature gate NodeLifecycleConditions needs the right to patch nodes/status: %v", err)
 	}

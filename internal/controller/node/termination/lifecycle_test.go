@@ -84,24 +84,65 @@ func TestDrainsAreConditionsOfTheNode(t *testing.T) {
 	}
 }
 
+// withoutStatusOfNodes has the API server refuse writes of the status of Nodes while *refused is true, and counts all of these writes.
+func withoutStatusOfNodes(f *controllertest.Fixture, refused *bool) (c client.Client, writes *int) {
+	writes = new(int)
+	return interceptor.NewClient(f.API, interceptor.Funcs{
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+		) error {
+			if _, is := o.(*corev1.Node); is {
+				if *writes++; *refused {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("no right to patch nodes/status"))
+				}
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	}), writes
+}
+
 // A drain goes on without the right to write the status of Nodes.
 func TestDrainsGoOnWithoutTheirConditions(t *testing.T) {
 	f := controllertest.New(t, leaving(drainedBefore)...)
 	cloud := &ec2{}
 	r := nodeReconciler(f, cloud)
 	r.LifecycleConditions = true
-	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
-		SubResourcePatch: func(
-			ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
-		) error {
-			if _, is := o.(*corev1.Node); is {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, o.GetName(), errors.New("no right to patch nodes/status"))
-			}
-			return c.SubResource(sub).Patch(ctx, o, p, opts...)
-		},
-	})
+	refused := true
+	r.Client, _ = withoutStatusOfNodes(f, &refused)
 	f.Reconcile(r, "node-a")
 	if len(cloud.terminated) != 1 {
 		t.Errorf("terminated %v", cloud.terminated)
+	}
+}
+
+// Without that right, a drain of two minutes tries it a few times only, and one event reports it. With it, the condition is there soon.
+func TestRefusedConditionsAreTriedSeldom(t *testing.T) {
+	f := controllertest.New(t, append(leaving(drainedBefore), controllertest.Pod("p", "node-a"))...)
+	r := nodeReconciler(f, &ec2{})
+	r.LifecycleConditions = true
+	refused := true
+	c, writes := withoutStatusOfNodes(f, &refused)
+	r.Client = c
+	drain := func(seconds int) {
+		for range seconds {
+			f.Reconcile(r, "node-a")
+			f.Clock = f.Clock.Add(poll)
+		}
+	}
+	drain(120)
+	if *writes != 4 { // at 0, 10, 30 and 70 seconds
+		t.Errorf("%d writes in two minutes, want 4", *writes)
+	}
+	reported := slices.DeleteFunc(f.RecordedEvents(), func(e string) bool { return !strings.Contains(e, "ConditionsNotWritten") })
+	if len(reported) != 1 {
+		t.Errorf("%d events, want 1", len(reported))
+	}
+	refused = false
+	drain(31)
+	if got := lifecycleOf(f, "node-a"); got != "DrainInProgress=True" {
+		t.Errorf("with the right: %s", got)
+	}
+	if *writes != 5 {
+		t.Errorf("%d writes at last, want 5", *writes)
 	}
 }

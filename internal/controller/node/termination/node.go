@@ -59,6 +59,8 @@ type NodeReconciler struct {
 	LifecycleConditions bool
 	// Pace divides the time between two calls for a terminating instance.
 	Pace pace.Pace
+
+	refused refusedWrites // of the conditions
 }
 
 // Register adds the reconciler to mgr.

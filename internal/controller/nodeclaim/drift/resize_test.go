@@ -128,14 +128,25 @@ func TestDriftNamesThePodWithADeferredResize(t *testing.T) {
 	}
 }
 
-// The pod that comes back, and waits for the same resize again, waits twice as long before another node is replaced.
+// The pod that comes back, and waits for the same resize again, waits twice as long before another node is replaced: also if the controller
+// restarts while the first is being replaced.
 func TestTheNextDeferredResizeWaitsLonger(t *testing.T) {
+	for name, restarts := range map[string]bool{"the controller goes on": false, "it restarts in the middle": true} {
+		t.Run(name, func(t *testing.T) { nextDeferredResize(t, restarts) })
+	}
+}
+
+func nextDeferredResize(t *testing.T, restarts bool) {
 	pool := controllertest.Pool("general", func(p *karpv1.NodePool) {
 		p.Annotations = map[string]string{karpv1.AnnotationReplaceDeferredResize: "10m"}
 	})
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", large), pool, resizePending("Deferred", 10*time.Minute))
 	r := reconciler(f, &fakeCloud{})
 	f.Reconcile(r, "a")
+	if restarts {
+		r = reconciler(f, &fakeCloud{})
+		f.Reconcile(r, "a")
+	}
 	if reasonOf(f) != "ResizeDeferred" {
 		t.Fatalf("%q", reasonOf(f))
 	}

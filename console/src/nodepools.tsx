@@ -64,7 +64,7 @@ function PoolPage({ name, at, nodeClass }: { name: string; at: string; nodeClass
     <>
       {!at && (
         <p class="lead">
-<a href={href(['fleet'], { color: 'pool', only: name })}>Its nodes on the map</a>
+          <a href={href(['fleet'], { color: 'pool', only: name })}>Its nodes on the map</a>
           {!isExported && <> · <a href={href(['what-if'], { pool: name })}>Try an edit</a></>}
           {!isExported && nodeClass && <> · <a href={href(['nodeclasses', nodeClass])}>Node class {nodeClass}</a></>}
         </p>

@@ -97,15 +97,18 @@ func capacityCost() []grafana.Panel {
 			grafana.Column{Field: "nodepool", Title: "NodePool"}, grafana.Column{Field: "capacity_type", Title: "Capacity type"},
 			grafana.Column{Field: "Value", Title: "Count", Unit: grafana.Count}), wide(third), empty("All prices are from AWS")),
 		plannedCost(),
-		over("Realized savings per hour", grafana.Dollars,
+		as(over("Realized savings per hour", grafana.Dollars,
 			grafana.Query{Expr: "sum by (nodepool) (" + of("dovetail_nodepools_hourly_savings", inPool) + ")", Legend: "{{nodepool}}"},
 			"What finished disruption commands save, in $/h, as EC2 gave the nodes, less what was launched for pods since; 0 when the "+
-				"controller starts. If it is negative, replacements cost more: dovetail recording list."),
-		over("Saved by disruption", grafana.Dollars,
+				"controller starts. If it is negative, replacements cost more: dovetail recording list."), signed),
+		as(over("Saved by disruption", grafana.Dollars,
 			grafana.Query{Expr: "sum by (nodepool) (" + of("dovetail_nodepools_saved_dollars", inPool) + ")", Legend: "{{nodepool}}"},
-			"What these savings add up to since the controller has started, in $. dovetail recording list has them by decision."),
+			"What these savings add up to since the controller has started, in $. dovetail recording list has them by decision."), signed),
 	}
 }
+
+// signed is for values that may be negative.
+func signed(p *grafana.Panel) { p.Min = nil }
 
 func plannedCost() grafana.Panel {
 	p := over("Cost now, planned, and lower bound", grafana.Dollars,

@@ -20,7 +20,9 @@ import (
 )
 
 // Prices are those of the last Snapshot. They are safe for concurrent use; the zero value knows none.
-type Prices struct{ pools atomic.Pointer[[]cluster.Pool] }
+type Prices struct {
+	pools atomic.Pointer[[]cluster.Pool]
+}
 
 // Saw notes the pools of a Snapshot, none of which is changed later. If none may launch anything, the last prices stay.
 func (p *Prices) Saw(pools []cluster.Pool) {

@@ -10,6 +10,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/bound"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
@@ -224,8 +225,8 @@ func (s *recordedSpend) pass(p *recorder.PassRecord, apart time.Duration) {
 	}
 	if p.Facts.Now.Sub(s.bounded) >= apart {
 		s.bounded = p.Facts.Now
-		if bound := top.LowerBound(snapshotOf(p)) + fleet.Unmanaged(); bound > 0 {
-			out.LowerBound = &bound
+		if least := bound.Of(snapshotOf(p)) + fleet.Unmanaged(); least > 0 {
+			out.LowerBound = &least
 		}
 	}
 	s.add(out)

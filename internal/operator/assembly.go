@@ -26,6 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/savings"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
@@ -94,6 +95,8 @@ type assembly struct {
 	// pauses stop replacements with nodes that fail.
 	pauses   *breaker.Breaker
 	recorder *recorder.Recorder
+	// prices are those of the last Snapshot.
+	prices *savings.Prices
 }
 
 // registrar is a reconciler that knows what it watches.
@@ -110,7 +113,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		return err
 	}
 	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewRegistry(time.Now)
-	a.costly = &provisioning.CostlyPods{}
+	a.costly, a.prices = &provisioning.CostlyPods{}, &savings.Prices{}
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
 	}
@@ -189,7 +192,10 @@ func (a *assembly) newState() *cluster.State {
 		TaintGracePeriod:    a.settings.StartupTaintGracePeriod,
 		ClaimsShown:         cluster.ClaimsShown(a.mgr.GetCache()),
 		Now:                 time.Now,
-		OnSnapshot:          a.recorder.Saw,
+		OnSnapshot: func(s *snapshot.Snapshot, objects *cluster.Objects, facts *cluster.Facts) {
+			a.recorder.Saw(s, objects, facts)
+			a.prices.Saw(objects.Pools)
+		},
 		PodGroups: server.ServedPodGroups(func(err error) {
 			a.log.Warn("PodGroups are served, and the controller may not list them: their pods are planned one by one; "+
 				"apply the ClusterRole of this version", "error", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/savings"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
@@ -55,6 +56,7 @@ func Inventory(inner inventory.Inner, s settings.Settings) ([]inventory.Metric, 
 	}
 	m.registry.MustRegister(
 		nodes.NewCollector(nodes.Config{Now: time.Now, Log: slog.Default(), Labels: nodeLabels()}),
+		savings.NewCollector(nil, nil),
 		podlatency.NewCollector(podlatency.Config{
 			Decisions: podlatency.NewDecisions(m.shared, time.Now), Now: time.Now, Log: slog.Default(),
 		}),

@@ -1,8 +1,10 @@
 package operator
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -19,12 +21,15 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/clusterstate"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/savings"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -50,7 +55,29 @@ func (a *assembly) wireMetrics() error {
 		a.addHeldLoops(loop),
 		a.wireTransitions(),
 		a.wirePodMetrics(),
+		a.wireSavings(),
 	)
+}
+
+// wireSavings wires what measures lower bounds and savings. Each replica follows NodeClaims, so that a failover forgets nothing.
+func (a *assembly) wireSavings() error {
+	bounds := &savings.Loop{
+		Look: func(ctx context.Context) (*snapshot.Snapshot, error) {
+			s, _, err := a.state.Look(ctx)
+			return s, err
+		},
+		Provisioning: a.batch, Log: a.log, Now: time.Now,
+	}
+	tracker := &savings.Tracker{Prices: a.prices, Now: time.Now, Since: time.Now()}
+	collector := savings.NewCollector(tracker, bounds)
+	claims, err := a.mgr.GetCache().GetInformer(context.Background(), &karpv1.NodeClaim{})
+	if err != nil {
+		return fmt.Errorf("watch node claims: %w", err)
+	}
+	if _, err := claims.AddEventHandler(tracker.Handler()); err != nil {
+		return fmt.Errorf("watch node claims: %w", err)
+	}
+	return errors.Join(a.measures.registry.Register(collector), a.addLoops(collector), a.addHeldLoops(bounds))
 }
 
 // wirePodMetrics wires the metrics of single pods and nodes, which are many in a large cluster and can be switched off.

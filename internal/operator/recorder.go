@@ -29,7 +29,7 @@ func (a *assembly) newRecorder() (*recorder.Recorder, error) {
 
 // wireRecorder wires what records the outcome of decisions.
 func (a *assembly) wireRecorder() error {
-	return a.register(&outcome.Watcher{Recorder: a.recorder, Now: time.Now})
+	return a.register(&outcome.Watcher{Recorder: a.recorder, Now: time.Now, Price: a.prices.Of})
 }
 
 // nodeClassesTimeout bounds how long a pass waits for a cache that is not filled yet. A filled one answers from memory.

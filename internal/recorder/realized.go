@@ -112,7 +112,7 @@ func (d *Decision) launched() (out []savings.Node) {
 }
 
 // Account adds up what decisions have saved until a time, and notes on each what it has. They are all of a time to that: launches
-// among them end savings of commands before them. It costs one sort.
+// among them take back savings of commands before them. It costs one sort.
 func Account(decisions []Decision, now time.Time) Saved {
 	type happened struct {
 		at time.Time

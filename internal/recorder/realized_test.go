@@ -17,13 +17,17 @@ func TestWhatADecisionHasSavedIsByWhatEC2Gave(t *testing.T) {
 		return s
 	}
 	decisions := []Decision{
-		{ID: "replace", Kind: "underutilized", At: began, HourlyCost: 0.1, HourlySavings: 0.9, Launches: []LaunchRecord{{NodePool: "p"}},
-			Removes: []NodeRecord{{NodeClaim: "old", NodePool: "p", HourlyCost: 1}}},
+		{
+			ID: "replace", Kind: "underutilized", At: began, HourlyCost: 0.1, HourlySavings: 0.9, Launches: []LaunchRecord{{NodePool: "p"}},
+			Removes: []NodeRecord{{NodeClaim: "old", NodePool: "p", HourlyCost: 1}},
+		},
 		{ID: "launch", Kind: KindLaunch, At: began, NodePool: "p", HourlyCost: 0.3, Launches: []LaunchRecord{{NodePool: "p"}}},
 		{ID: "rolled", Kind: "drifted", At: began, Removes: []NodeRecord{{NodeClaim: "x", NodePool: "p", HourlyCost: 1}}},
 		{ID: "unpriced", Kind: "drifted", At: began, Removes: []NodeRecord{{NodeClaim: "y", NodePool: "p"}}},
-		{ID: "older", Kind: "underutilized", At: began, Launches: []LaunchRecord{{NodePool: "p"}},
-			Removes: []NodeRecord{{NodeClaim: "z", NodePool: "p", HourlyCost: 1}}},
+		{
+			ID: "older", Kind: "underutilized", At: began, Launches: []LaunchRecord{{NodePool: "p"}},
+			Removes: []NodeRecord{{NodeClaim: "z", NodePool: "p", HourlyCost: 1}},
+		},
 	}
 	for i, steps := range [][]Step{
 		{

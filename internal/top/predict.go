@@ -2,7 +2,6 @@ package top
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,12 +10,12 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/bound"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/report"
@@ -138,7 +137,7 @@ func predict(of *inspect.View) *Forecast {
 		}
 		out.stays[stays.Node.Name] = why
 	}
-	out.LowerBound = LowerBound(s)
+	out.LowerBound = bound.Of(s)
 	return out
 }
 
@@ -229,35 +228,6 @@ func (f *Forecast) addCommand(c *disrupt.Command) {
 	f.Changes = append(f.Changes, change)
 }
 
-// LowerBound is the least that nodes for all pods of managed nodes and for pending pods can cost, with the nodes that nobody
-// may remove. It ignores what limits have used already, which only lowers it.
-func LowerBound(s *snapshot.Snapshot) float64 {
-	empty := *s
-	empty.Nodes, empty.Pods = nil, slices.Clone(s.Pods)
-	pending := make(map[types.UID]bool, len(s.Pods))
-	for _, p := range s.Pods {
-		pending[p.UID] = true
-	}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if n.Claim == "" || n.Unplannable != "" {
-			empty.Nodes = append(empty.Nodes, *n)
-			continue
-		}
-		for _, p := range n.Pods {
-			if snapshot.Reschedulable(p) && !pending[p.UID] {
-				empty.Pods = append(empty.Pods, p)
-			}
-		}
-	}
-	empty.Pools = slices.Clone(s.Pools)
-	for i := range empty.Pools {
-		empty.Pools[i].Used = corev1.ResourceList{}
-	}
-	plan := schedule.Solve(&empty, schedule.DefaultBudget())
-	return plan.Stats.LowerBound
-}
-
 // Spend describes what the nodes cost, in $/h: HourlyCost now.
 type Spend struct {
 	HourlyCost float64 `json:"hourlyCost"`
@@ -291,8 +261,8 @@ func (f *Fleet) spend(forecast *Forecast, o *Observed) Spend {
 	}
 	out.PlannedHourlyCost = &after
 	if forecast.LowerBound > 0 {
-		bound := forecast.LowerBound + f.Unmanaged()
-		out.LowerBound = &bound
+		least := forecast.LowerBound + f.Unmanaged()
+		out.LowerBound = &least
 	}
 	return out
 }

@@ -109,6 +109,7 @@ func (l *Loop) deletePoolGauges(allowances []disrupt.Allowance) {
 			l.Metrics.AllowedDisruptions.DeletePartialMatch(of)
 			l.Metrics.ConsumingBudgets.DeletePartialMatch(of)
 			l.Metrics.Cost.DeletePartialMatch(of)
+			l.Metrics.PlannedCost.DeletePartialMatch(of)
 		}
 	}
 	l.gaugedPools = existing

@@ -82,8 +82,10 @@ func (l *Loop) reportCosts(decided *pass.Decisions) {
 	for pool, n := range decided.Unpriced {
 		l.Metrics.CostErrors.WithLabelValues(pool).Add(float64(n))
 	}
+	planned := decided.PlannedCosts()
 	for pool := range l.gaugedPools {
 		l.Metrics.Cost.WithLabelValues(pool).Set(decided.Costs[pool])
+		l.Metrics.PlannedCost.WithLabelValues(pool).Set(planned[pool])
 	}
 }
 

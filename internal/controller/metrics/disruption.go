@@ -29,6 +29,8 @@ type Disruption struct {
 	Moves *prometheus.CounterVec
 	// Cost by nodepool: what its nodes cost, in $/h.
 	Cost *prometheus.GaugeVec
+	// PlannedCost by nodepool: what they cost once all commands have finished that have begun or are decided, in $/h.
+	PlannedCost *prometheus.GaugeVec
 	// CostErrors by nodepool: nodes without a known price.
 	CostErrors *prometheus.CounterVec
 }
@@ -137,6 +139,11 @@ func (m *Disruption) declareCosts(d *registrar) {
 		"consolidation", "moves_total", "Consolidation commands that were scored, by verdict.", "decision", "nodepool", "policy",
 	)
 	m.Cost = d.gauge("nodepools", "cost_total", "What the nodes of a NodePool cost now, in $/h.", "nodepool")
+	m.PlannedCost = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "dovetail_nodepools_planned_cost",
+		Help: "What the nodes of a NodePool cost once all disruption commands have finished that have begun or are decided, in $/h.",
+	}, []string{"nodepool"})
+	d.register(m.PlannedCost)
 	m.CostErrors = d.counter("nodepools", "cost_tracker_errors_total", "Nodes of a NodePool without a known price.", "nodepool")
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // PoolCosts keeps what the nodes of pools cost. An offering that is no longer in the catalog keeps its last price for
@@ -85,4 +86,12 @@ func (l *PoolCosts) UnmarshalJSON(data []byte) error {
 		}}] = float64(o.Price)
 	}
 	return nil
+}
+
+// PriceOf is what a node of a NodePool costs, in $/h.
+func (v *View) PriceOf(n *snapshot.Node) (hourly float64, known bool) {
+	if n.Claim == "" || n.Pool == "" {
+		return 0, false
+	}
+	return v.prices.Price(n.Pool, offeringOf(n))
 }

@@ -2,8 +2,8 @@
 // their replacements.
 //
 // The comparison is with a fleet in which the removed nodes still ran. Commands that replace each other's nodes add up to the difference
-// between the first node and the last. A launch for pods ends as much of the savings of its NodePool as the new node costs, those of the
-// latest command first: without the commands, the pods might have had room. So a fleet that shrinks each night and grows each morning
+// between the first node and the last. A launch for pods takes back as much of the savings of its NodePool as the new node costs, those of
+// the latest command first: without the commands, the pods might have had room. So a fleet that shrinks each night and grows each morning
 // does not count the same nodes again each day.
 package savings
 
@@ -84,8 +84,8 @@ func (l *Ledger) Launch(n Node) {
 	entries, rest := l.pools[n.NodePool], n.HourlyCost
 	for i := len(entries) - 1; i >= 0 && rest > 0; i-- {
 		e := &entries[i]
-		ends := min(e.Hourly, rest)
-		if ends <= 0 {
+		back := min(e.Hourly, rest)
+		if back <= 0 {
 			continue
 		}
 		at := n.At
@@ -93,15 +93,15 @@ func (l *Ledger) Launch(n Node) {
 			at = e.since
 		}
 		e.Amount = e.at(at)
-		e.since, e.Hourly = at, e.Hourly-ends
-		rest -= ends
+		e.since, e.Hourly = at, e.Hourly-back
+		rest -= back
 	}
 }
 
 // most is how many commands of a NodePool Compact keeps apart. One takes 60 bytes.
 const most = 1000
 
-// Compact keeps a ledger small that is never asked for single commands: those that save nothing any more become one.
+// Compact keeps a ledger small that is not read by command: those that save nothing any more become one.
 func (l *Ledger) Compact() {
 	for pool, entries := range l.pools {
 		past := entry{}
@@ -112,7 +112,7 @@ func (l *Ledger) Compact() {
 			}
 			return ended
 		})
-		for len(kept) >= most { // the oldest, which end last
+		for len(kept) >= most { // the oldest, which launches take back last
 			kept[1].Amount = kept[1].plus(&kept[0])
 			kept = kept[1:]
 		}

@@ -84,7 +84,9 @@ func TestWhatCommandsSave(t *testing.T) {
 	}
 }
 
-func near(a, b Amount) bool { return math.Abs(a.Hourly-b.Hourly) < 1e-9 && math.Abs(a.Dollars-b.Dollars) < 1e-9 }
+func near(a, b Amount) bool {
+	return math.Abs(a.Hourly-b.Hourly) < 1e-9 && math.Abs(a.Dollars-b.Dollars) < 1e-9
+}
 
 // A fleet that removes a node each evening and launches one each morning saves the nights only, however many there are.
 func TestNodesThatComeAgainAreNotSavedTwice(t *testing.T) {

@@ -96,7 +96,29 @@ func capacityCost() []grafana.Panel {
 				"read. Plans may not be the cheapest: dovetail doctor lists missing permissions.",
 			grafana.Column{Field: "nodepool", Title: "NodePool"}, grafana.Column{Field: "capacity_type", Title: "Capacity type"},
 			grafana.Column{Field: "Value", Title: "Count", Unit: grafana.Count}), wide(third), empty("All prices are from AWS")),
+		plannedCost(),
+		as(over("Realized savings per hour", grafana.Dollars,
+			grafana.Query{Expr: "sum by (nodepool) (" + of("dovetail_nodepools_hourly_savings", inPool) + ")", Legend: "{{nodepool}}"},
+			"What finished disruption commands save, in $/h, as EC2 gave the nodes, less what was launched for pods since; 0 when the "+
+				"controller starts. If it is negative, replacements cost more: dovetail recording list."), signed),
+		as(over("Saved by disruption", grafana.Dollars,
+			grafana.Query{Expr: "sum by (nodepool) (" + of("dovetail_nodepools_saved_dollars", inPool) + ")", Legend: "{{nodepool}}"},
+			"What these savings add up to since the controller has started, in $. dovetail recording list has them by decision."), signed),
 	}
+}
+
+// signed is for values that may be negative.
+func signed(p *grafana.Panel) { p.Min = nil }
+
+func plannedCost() grafana.Panel {
+	p := over("Cost now, planned, and lower bound", grafana.Dollars,
+		grafana.Query{Expr: "sum(" + of("karpenter_nodepools_cost_total", inPool) + ")", Legend: "now"},
+		"What the nodes cost, in $/h, what they will once all commands that are decided have finished, and what they cannot cost less than. "+
+			"If planned stays far above the bound, dovetail assess names what keeps the rest.")
+	p.Queries = append(p.Queries,
+		grafana.Query{Expr: "sum(" + of("dovetail_nodepools_planned_cost", inPool) + ")", Legend: "planned"},
+		grafana.Query{Expr: "sum(" + of("dovetail_nodepools_lower_bound_cost", inPool) + ")", Legend: "lower bound"})
+	return p
 }
 
 func capacityUse() []grafana.Panel {

@@ -16,11 +16,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/savings"
-	"github.com/dovetail-k8s/dovetail/internal/fleet"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // Prices are those of the last Snapshot. They are safe for concurrent use; the zero value knows none.
-type Prices struct{ pools atomic.Pointer[[]cluster.Pool] }
+type Prices struct {
+	pools atomic.Pointer[[]cluster.Pool]
+}
 
 // Saw notes the pools of a Snapshot, none of which is changed later. If none may launch anything, the last prices stay.
 func (p *Prices) Saw(pools []cluster.Pool) {
@@ -39,7 +41,8 @@ func (p *Prices) Of(labels map[string]string) (hourly float64, known bool) {
 	if pools == nil {
 		return 0, false
 	}
-	offering := fleet.OfferingOf(labels)
+	of := recorder.NewInstance(labels, 0)
+	offering := catalog.OfferingKey{InstanceType: of.InstanceType, Zone: of.Zone, CapacityType: of.CapacityType}
 	for _, own := range []bool{true, false} {
 		for i := range *pools {
 			pool := &(*pools)[i]
@@ -70,7 +73,7 @@ type Tracker struct {
 		Of(labels map[string]string) (hourly float64, known bool)
 	}
 	Now func() time.Time
-	// Since is when the process began: nodes that were launched before end no savings.
+	// Since is when the process began: nodes that were launched before reduce no savings.
 	Since time.Time
 
 	mu       sync.Mutex

@@ -8,14 +8,14 @@ const least = 1e-9;
 // dollars is an hourly price. Three decimals tell the smallest instance types apart.
 export function dollars(v: number): string {
   const a = Math.abs(v) + least;
-  return `${sign(v)}$${a >= 1000 ? count(Math.round(a)) : a.toFixed(a >= 10 ? 2 : 3)}`;
+  return `${a < 0.0005 ? '' : sign(v)}$${a >= 1000 ? count(Math.round(a)) : a.toFixed(a >= 10 ? 2 : 3)}`;
 }
 
 // price is dollars, or "price not known".
 export const price = (v: number | null) => (v === null ? 'price not known' : `${dollars(v)}/h`);
 
 // change is a difference in $/h with its sign.
-export const change = (v: number) => (v < 0 ? `−${dollars(-v)}` : `+${dollars(v)}`);
+export const change = (v: number) => (v <= -0.0005 ? dollars(v) : `+${dollars(Math.abs(v))}`);
 
 export const count = (n: number) => n.toLocaleString('en-US');
 

@@ -25,7 +25,7 @@ var floors = [][]string{
 	},
 	{"bin", "existing", "zonedivision", "sizing", "explain"},                                // nodes, existing and planned
 	{"schedule", "buffer", "validate", "attribution", "replace", "consolidate"},             // search
-	{"pass", "inflight", "drain", "advance", "bound"},                                               // a pass over the whole cluster
+	{"pass", "inflight", "drain", "advance", "bound"},                                       // a pass over the whole cluster
 	{"enginetest", "workload", "hostilepods", "propertytest", "scripttest", "decisiontext"}, // test support, which nothing else imports
 }
 

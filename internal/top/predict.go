@@ -320,6 +320,8 @@ func (n *Node) foresee(forecast *Forecast) {
 	switch {
 	case kept.blocked && n.State == Steady:
 		n.State, n.Why = Blocked, kept.why
+	case kept.blocked && n.State == Drifted: // both matter: it will be replaced, and not before what keeps it is gone
+		n.Why += "; stays, since " + kept.why
 	case n.State == Steady:
 		n.Why = kept.why
 	}

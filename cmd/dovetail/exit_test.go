@@ -38,6 +38,7 @@ func TestEveryCommandRefusesWrongArguments(t *testing.T) {
 		{"version -o xml", "xml"},
 		{"instance-types -o xml", "xml"},
 		{"plam", "did you mean plan?"},
+		{"plam -f web.yaml", "did you mean plan?"},
 		{"--nonsense", "unknown flag: --nonsense"},
 		{"plan --regoin us-east-1", "unknown flag: --regoin, did you mean --region?"},
 		{"plan -x", "unknown shorthand flag: 'x' in -x"},

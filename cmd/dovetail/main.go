@@ -66,6 +66,9 @@ func misused(cmd *cobra.Command, err error) error { return usageError{cmd.Comman
 
 // misusedFlag makes a usage error of what is wrong with a flag. For an unknown one it names the flag that was probably meant.
 func misusedFlag(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 { // its flags are those of the command that was meant
+		return unknownCommand(cmd, args[0])
+	}
 	unknown := new(pflag.NotExistError)
 	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 3 {
 		return misused(cmd, err)
@@ -81,6 +84,14 @@ func misusedFlag(cmd *cobra.Command, err error) error {
 		err = fmt.Errorf("%w, did you mean --%s?", err, near)
 	}
 	return misused(cmd, err)
+}
+
+// unknownCommand names the commands that were probably meant.
+func unknownCommand(root *cobra.Command, name string) error {
+	if similar := root.SuggestionsFor(name); len(similar) > 0 {
+		return misused(root, fmt.Errorf("unknown command %q, did you mean %s?", name, strings.Join(similar, " or ")))
+	}
+	return misused(root, fmt.Errorf("unknown command %q", name))
 }
 
 // checkArgs turns arguments that a command does not take into usage errors.
@@ -121,10 +132,7 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 			case len(args) == 0:
 				return cmd.Help()
 			}
-			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-				return misused(cmd, fmt.Errorf("unknown command %q, did you mean %s?", args[0], strings.Join(similar, " or ")))
-			}
-			return misused(cmd, fmt.Errorf("unknown command %q", args[0]))
+			return unknownCommand(cmd, args[0])
 		},
 		SuggestionsMinimumDistance: 2,
 	}

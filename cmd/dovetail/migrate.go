@@ -202,7 +202,7 @@ func migratePlanCommand() *cobra.Command {
 namespace and releases are those of the cluster. The values of the chart are translated from Karpenter's Deployment. At the
 end are the commands that hand back to Karpenter. It changes nothing, and runs none of the commands.`,
 		Example: `  dovetail migrate plan
-  dovetail migrate plan --context production --charts oci://ghcr.io/dovetail-k8s/charts
+  dovetail migrate plan --context production --charts oci://ghcr.io/dovetail-k8s/dovetail/charts
   dovetail migrate plan -o values > dovetail-values.yaml
   dovetail migrate plan -o json`,
 		Args: cobra.NoArgs,

@@ -80,7 +80,7 @@ function DecisionLink({ decision: x, now }: { decision: RecorderDecision; now: n
     <a href={href(['decisions', x.id])}>
       <span class="faint">{clock(x.at, now)}</span>
       <Glyph state={glyphs[x.type] ?? 'planned'} />
-      <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}</span></span>
+      <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}{otherThanPlanned(x) && `. EC2 gave ${otherThanPlanned(x)}`}</span></span>
       <span class="dim">{x.outcome || 'not known yet'}</span>
       <Amount decision={x} />
     </a>
@@ -96,8 +96,16 @@ function Amount({ decision: { realized, hourlySavings, hourlyCost, type } }: { d
   return <span class={amount < 0 ? 'num ok' : 'num'}>{change(amount)}/h</span>;
 }
 
+type Given = NonNullable<NonNullable<RecorderDecision['realized']>['launched']>[number];
+
 // gave is what EC2 gave for a decision.
-const gave = (d: RecorderDecision) => list(d.realized?.launched)
+const gave = (d: RecorderDecision) => given(list(d.realized?.launched));
+
+// otherThanPlanned is what EC2 gave, if the plan's first choice is something else.
+const otherThanPlanned = (d: RecorderDecision) => given(list(d.realized?.launched)
+  .filter((i) => !(d.what.includes(`${i.instanceType} `) && d.what.includes(i.zone))));
+
+const given = (instances: Given[]) => instances
   .map((i) => `${i.instanceType} ${i.capacityType} in ${i.zone}${i.hourlyCost ? `, ${dollars(i.hourlyCost)}/h` : ', price not known'}`).join('; ');
 
 // againstPlan is how the price of what EC2 gave differs from the plan's.
@@ -152,7 +160,7 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
           ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.type], ['NodePool', d.nodePool && <a href={href(['nodepools'], { pool: d.nodePool, t: d.at })}>{d.nodePool}</a>],
           ['Saving', d.hourlySavings ? `${dollars(d.hourlySavings)}/h` : ''], ['Cost', d.hourlyCost ? `${dollars(d.hourlyCost)}/h` : ''],
           ['EC2 gave', gave(d)], ['Against the plan', againstPlan(d.realized?.abovePlanHourlyCost)],
-          ['Realized', typeof d.realized?.hourlySavings === 'number' ? `${change(-d.realized.hourlySavings)}/h` : ''],
+          ['Realized saving', typeof d.realized?.hourlySavings === 'number' ? `${dollars(d.realized.hourlySavings)}/h` : ''],
           ['Saved so far', typeof d.realized?.totalSavings === 'number' ? dollars(d.realized.totalSavings) : ''],
           ['Evictions', d.evictions], ['Outcome', d.outcome],
           ['Seen', d.inputs && `${plural(d.inputs.nodes, 'node')}, ${plural(d.inputs.pods, 'pod')}, ${d.inputs.pending} pending`],

@@ -220,11 +220,13 @@ func (p *planner) shadow() Step {
 	const name = "dovetail-shadow"
 	return Step{
 		Name: "shadow",
-		Why: "For some days, or not at all: Dovetail plans beside Karpenter, changes nothing, and reports what it would have done. " +
+		Why: "For some days, or at least until it runs, which shows that nodes can pull its image (value controller.image of the chart): " +
+			"Dovetail plans beside Karpenter, changes nothing, and reports what it would have done. " +
 			"It runs as Karpenter's ServiceAccount; docs/shadow.md has how to give it one that may only read. Undo it before the next step.",
 		Commands: []string{
 			p.helm("-n %s install %s %s --skip-crds --values %s --set nameOverride=%s,settings.shadow=true,replicas=1",
 				p.k.Namespace, name, p.chart("dovetail"), valuesFile, name),
+			p.kubectl("-n %s rollout status deployment/%s --timeout 5m", p.k.Namespace, name),
 			"dovetail shadow report --namespace " + p.k.Namespace + p.where("--context"),
 		},
 		Undo: []string{
@@ -237,7 +239,7 @@ func (p *planner) shadow() Step {
 func (p *planner) stopKarpenter() Step {
 	k := p.k
 	return Step{
-		Name: "stop Karpenter", Why: "From here to the next step, no node is launched or removed; pods run on.",
+		Name: "stop Karpenter", Why: "Not before Dovetail has run in shadow: nodes can pull its image. From here to the next step, no node is launched or removed; pods run on.",
 		Commands: p.scale(k.Name, 0, k.deployment.Spec.Selector),
 		Undo:     []string{p.kubectl("-n %s scale deployment %s --replicas %d", k.Namespace, k.Name, p.replicas())},
 	}

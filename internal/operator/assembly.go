@@ -113,7 +113,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		return err
 	}
 	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewRegistry(time.Now)
-	a.costly, a.prices = &provisioning.CostlyPods{}, &savings.Prices{}
+	a.costly = &provisioning.CostlyPods{}
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
 	}

@@ -56,7 +56,7 @@ func Inventory(inner inventory.Inner, s settings.Settings) ([]inventory.Metric, 
 	}
 	m.registry.MustRegister(
 		nodes.NewCollector(nodes.Config{Now: time.Now, Log: slog.Default(), Labels: nodeLabels()}),
-		savings.NewCollector(nil, nil),
+		savings.NewCollector(nil, nil, nil),
 		podlatency.NewCollector(podlatency.Config{
 			Decisions: podlatency.NewDecisions(m.shared, time.Now), Now: time.Now, Log: slog.Default(),
 		}),

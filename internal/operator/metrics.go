@@ -16,7 +16,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -69,7 +71,7 @@ func (a *assembly) wireSavings() error {
 		Provisioning: a.batch, Log: a.log, Now: time.Now,
 	}
 	tracker := &savings.Tracker{Prices: a.prices, Now: time.Now, Since: time.Now()}
-	collector := savings.NewCollector(tracker, bounds)
+	collector := savings.NewCollector(tracker, bounds, a.hasNodePool)
 	claims, err := a.mgr.GetCache().GetInformer(context.Background(), &karpv1.NodeClaim{})
 	if err != nil {
 		return fmt.Errorf("watch node claims: %w", err)
@@ -78,6 +80,12 @@ func (a *assembly) wireSavings() error {
 		return fmt.Errorf("watch node claims: %w", err)
 	}
 	return errors.Join(a.measures.registry.Register(collector), a.addLoops(collector), a.addHeldLoops(bounds))
+}
+
+// hasNodePool reports whether the cache has a NodePool; if that cannot be read, it does.
+func (a *assembly) hasNodePool(name string) bool {
+	pool := &karpv1.NodePool{}
+	return !apierrors.IsNotFound(a.mgr.GetClient().Get(context.Background(), client.ObjectKey{Name: name}, pool, client.UnsafeDisableDeepCopy))
 }
 
 // wirePodMetrics wires the metrics of single pods and nodes, which are many in a large cluster and can be switched off.

@@ -38,6 +38,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster/reduced"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/savings"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
@@ -120,7 +121,8 @@ func Run(ctx context.Context, c Config) error {
 		build: c.Build, settings: s, planning: planning, log: log, clientset: clientset,
 		mgr:    &guardedManager{Manager: mgr, restarts: &panics.Restarter{Count: metrics.RunnablePanics, Log: log}},
 		events: event.NewRecorder(recorder, time.Now), metrics: metrics, measures: measures,
-		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration), turns: &turns.Turns{}, refusals: refusals,
+		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration), turns: &turns.Turns{},
+		refusals: refusals, prices: &savings.Prices{},
 	}
 	a.batch.OnBurst(gc.Burst)
 	a.evictor = &termination.Evictor{

@@ -83,7 +83,7 @@ func Missing(w *manifest.ClusterState, snap *snapshot.Snapshot) (notes []string)
 	case len(snap.Pods) == 0:
 		return []string{"no pod among the inputs waits for a node: there is nothing to plan"}
 	case len(w.NodePools) == 0:
-		return []string{"no NodePool is among the inputs, so nothing can be launched: add one with -f"}
+		return []string{"no NodePool is among the inputs, so nothing can be launched: add one with -f, such as examples/plan/pool.yaml"}
 	}
 	return nil
 }

@@ -46,14 +46,16 @@ type reading struct {
 	pools  []savings.PoolAmount
 }
 
-// NewCollector returns a collector of the savings of a tracker and of the lower bounds of a loop. Both may be nil.
-func NewCollector(t *Tracker, l *Loop) *computed.Collector[reading] {
+// NewCollector returns a collector of the savings of a tracker and of the lower bounds of a loop, for the NodePools that exist. Both may be
+// nil.
+func NewCollector(t *Tracker, l *Loop, exists func(nodePool string) bool) *computed.Collector[reading] {
 	read := func() (out reading, _ error) {
 		if t != nil {
-			out.pools = t.Pools()
+			out.pools = slices.DeleteFunc(t.Pools(), func(p savings.PoolAmount) bool { return !exists(p.NodePool) })
 		}
 		if l != nil {
-			out.bounds = l.last()
+			out.bounds = maps.Clone(l.last())
+			maps.DeleteFunc(out.bounds, func(pool string, _ float64) bool { return !exists(pool) })
 		}
 		return out, nil
 	}

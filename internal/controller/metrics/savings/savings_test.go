@@ -174,7 +174,7 @@ func TestTheScrapeHasBoundsAndSavings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := NewCollector(w.Tracker, loop).Always().WriteText(&text); err != nil {
+	if err := NewCollector(w.Tracker, loop, func(string) bool { return true }).Always().WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
@@ -184,5 +184,10 @@ func TestTheScrapeHasBoundsAndSavings(t *testing.T) {
 		if !strings.Contains(text.String(), line) {
 			t.Errorf("the scrape lacks %q:\n%s", line, text.String())
 		}
+	}
+	text.Reset()
+	gone := NewCollector(w.Tracker, loop, func(string) bool { return false })
+	if err := gone.Always().WriteText(&text); err != nil || strings.Contains(text.String(), "general") {
+		t.Errorf("%v; the NodePool is gone, and has series:\n%s", err, text.String())
 	}
 }

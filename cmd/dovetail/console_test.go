@@ -77,7 +77,8 @@ func TestConsoleServesThePageAndAClusterFromFiles(t *testing.T) {
 func TestConsoleShowsARecordingWithoutACluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", "nowhere")
 	address, stop := consoleOf(t, "--recording", firstRecording)
-	if about := body(t, address+"api/v1/about"); !strings.Contains(about, `"recorded":true`) || !strings.Contains(about, filepath.Base(firstRecording)) {
+	about := body(t, address+"api/v1/about")
+	if !strings.Contains(about, `"recorded":true`) || !strings.Contains(about, filepath.Base(firstRecording)) {
 		t.Errorf("it is %s", about)
 	}
 	if spend := body(t, address+"api/v1/spend"); !strings.Contains(spend, `"recorded":true`) || !strings.Contains(spend, `"at"`) {

@@ -30,12 +30,13 @@ The controller serves metrics at ` + "`/metrics`" + ` on port 8080 (` + "`--metr
   causes of surplus launches. Others appear with their first event: failed launches, for example.
 - ` + "`karpenter_scheduler_queue_depth` and `karpenter_scheduler_unfinished_work_seconds`" + ` exist while a plan is computed.
   NodePools and CapacityBuffers have no finalizer, so the metrics of how long their deletion takes have no series.
-- Gauges of deleted objects disappear, at the latest with the next disruption pass. Only the leader has series of pods, nodes and conditions.
+- Gauges of deleted objects disappear, at the latest with the next disruption pass. Only the leader has series of pods, nodes and
+  conditions.
 - ` + "`dovetail_nodepools_hourly_savings` and `dovetail_nodepools_saved_dollars`" + ` are kept in memory. A restart of the process begins
   at 0, and leaves out commands that are half done then; a failover to a replica that runs already loses nothing. The recording keeps the
   savings of each decision: ` + "`dovetail recording list`" + `.
-- ` + "`--disable-cluster-state-observability`" + ` turns off the metrics of single pods and nodes, of the limits and usage of NodePools, and
-  of conditions, except those of EC2NodeClasses.
+- ` + "`--disable-cluster-state-observability`" + ` turns off the metrics of single pods and nodes, of the limits and usage of NodePools,
+  and of conditions, except those of EC2NodeClasses.
 `
 
 // metricsOutro names what the page leaves out.

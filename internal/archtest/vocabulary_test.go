@@ -17,7 +17,7 @@ var (
 	aboutMoney = regexp.MustCompile(`(?i)price|cost|saving|saves|saved|perhour|permonth|spent|spend|dollar|percent`)
 	// moneyWords is the vocabulary: a price is of an offering, a cost of nodes and commands, both in $/h or, where the name reports it,
 	// in $ per month of 730 h. What a name states in addition comes before.
-	moneyWords = regexp.MustCompile(`^(price|hourlyCost|monthlyCost|totalCost|hourlySavings|monthlySavings|totalSavings|[a-z]\w*(HourlyCost|MonthlyCost))$`)
+	moneyWords = regexp.MustCompile(`^(price|(hourly|monthly|total)(Cost|Savings)|[a-z]\w*(HourlyCost|MonthlyCost))$`)
 	// noAmounts are names in texts and structures that hold amounts, which are no amounts themselves.
 	noAmounts = []string{
 		"prices", "pricesProblem", "priceBasis", "priceDerived", "priceTable", "priceOverlaid", "priced", "unpriced", "cost", "ruleCosts",

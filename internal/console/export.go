@@ -92,8 +92,9 @@ func (c *Console) Export(ctx context.Context, dir string) (ExportInfo, error) {
 
 // page writes the page, with a head that states where the answers are, and the policy that the server sends as a header.
 func (e *exporter) page() error {
-	head := fmt.Sprintf("<meta name=\"dovetail-export\" content=\"%s/\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n</head>",
-		exportData, strings.Replace(policy, "; frame-ancestors 'none'", "", 1)) // a page cannot state who may frame it
+	head := fmt.Sprintf(`<meta name="dovetail-export" content="%s/">
+<meta http-equiv="Content-Security-Policy" content="%s">
+</head>`, exportData, strings.Replace(policy, "; frame-ancestors 'none'", "", 1)) // a page cannot state who may frame it
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		return err

@@ -43,7 +43,8 @@ func TestAnExportHasTheAnswersOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
-	if err != nil || !strings.Contains(string(page), `<meta name="dovetail-export" content="data/">`) || strings.Contains(string(page), `="/`) {
+	mark := `<meta name="dovetail-export" content="data/">`
+	if err != nil || !strings.Contains(string(page), mark) || strings.Contains(string(page), `="/`) {
 		t.Errorf("the page has no relative paths, or no mark of an export: %s (%v)", page, err)
 	}
 	c := shown(t, firstNode, (*Sources).ShowRecording)

@@ -28,10 +28,12 @@ func TestANodeClassIsShownWithWhatItsSelectorsFound(t *testing.T) {
 		},
 	}
 	got := decoded[NodeClassReport](t, get(w.console(), apiRoot+"/nodeclasses/default"))
-	if len(got.Images) != 1 || got.Images[0] != (Image{ID: "ami-1", Name: "al2023-arm64", Deprecated: true, For: "kubernetes.io/arch In arm64"}) {
+	image := Image{ID: "ami-1", Name: "al2023-arm64", Deprecated: true, For: "kubernetes.io/arch In arm64"}
+	if len(got.Images) != 1 || got.Images[0] != image {
 		t.Errorf("the images are %+v", got.Images)
 	}
-	if !got.Resolved || len(got.Subnets) != 1 || got.Subnets[0].Note != "us-east-1a" || len(got.SecurityGroups) != 1 || got.SecurityGroups[0].Note != "<nodes>" {
+	if !got.Resolved || len(got.Subnets) != 1 || got.Subnets[0].Note != "us-east-1a" ||
+		len(got.SecurityGroups) != 1 || got.SecurityGroups[0].Note != "<nodes>" {
 		t.Errorf("it has %+v and %+v", got.Subnets, got.SecurityGroups)
 	}
 	if len(got.Faults) != 1 || got.Faults[0] != (NodeClassFault{Type: "Ready", Status: "False", Message: "no instance profile"}) {

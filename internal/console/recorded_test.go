@@ -59,7 +59,8 @@ func TestARecordingIsShownWithoutACluster(t *testing.T) {
 	for spend.Read < 1 { // on a busy computer
 		spend = decoded[Spend](t, get(c, apiRoot+"/spend"))
 	}
-	if last := spend.Points[len(spend.Points)-1]; !spend.Recorded || len(fleet.Nodes) != last.Nodes || fleet.Summary.Spend.HourlyCost != last.OnDemand+last.Spot {
+	if last := spend.Points[len(spend.Points)-1]; !spend.Recorded || len(fleet.Nodes) != last.Nodes ||
+		fleet.Summary.Spend.HourlyCost != last.OnDemand+last.Spot {
 		t.Errorf("the fleet has %d nodes for $%f; the last point is %+v", len(fleet.Nodes), fleet.Summary.Spend.HourlyCost, last)
 	}
 	if fleet.Summary.Planned == nil || fleet.Summary.Spend.HourlyCost == 0 || !fleet.Link.File {

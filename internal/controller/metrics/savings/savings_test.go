@@ -129,7 +129,8 @@ func TestNodesOfBeforeTheStartEndNoSavings(t *testing.T) {
 func TestPricesAreThoseOfTheNodePoolFirst(t *testing.T) {
 	var p Prices
 	labels := map[string]string{
-		karpv1.LabelNodePool: "b", corev1.LabelInstanceTypeStable: "m", corev1.LabelTopologyZone: Zones()[0], karpv1.LabelCapacityType: "on-demand",
+		karpv1.LabelNodePool: "b", corev1.LabelInstanceTypeStable: "m",
+		corev1.LabelTopologyZone: Zones()[0], karpv1.LabelCapacityType: "on-demand",
 	}
 	if _, known := p.Of(labels); known {
 		t.Error("no pool has a price")

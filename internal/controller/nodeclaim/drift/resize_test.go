@@ -152,7 +152,8 @@ func nextDeferredResize(t *testing.T, restarts bool) {
 	}
 	f.Do(f.API.Delete(t.Context(), resizePending("Deferred", 0)))
 	f.Clock = f.Clock.Add(time.Minute)
-	f.Do(f.API.Create(t.Context(), resizePending("Deferred", -time.Minute, func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(f.Clock) })))
+	now := func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(f.Clock) }
+	f.Do(f.API.Create(t.Context(), resizePending("Deferred", -time.Minute, now)))
 	for _, after := range []struct {
 		time.Duration
 		want string

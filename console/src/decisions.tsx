@@ -103,7 +103,7 @@ const gave = (d: RecorderDecision) => given(list(d.realized?.launched));
 
 // otherThanPlanned is what EC2 gave, if the plan's first choice is something else.
 const otherThanPlanned = (d: RecorderDecision) => given(list(d.realized?.launched)
-  .filter((i) => !(d.what.includes(`${i.instanceType} `) && d.what.includes(i.zone))));
+  .filter((i) => !list(d.launches).some((l) => list(l.instanceTypes)[0] === i.instanceType && l.zone === i.zone)));
 
 const given = (instances: Given[]) => instances
   .map((i) => `${i.instanceType} ${i.capacityType} in ${i.zone}${i.hourlyCost ? `, ${dollars(i.hourlyCost)}/h` : ', price not known'}`).join('; ');

@@ -54,11 +54,9 @@ type PoolSaved struct {
 func (d *Decision) realized() *Realized {
 	out := &Realized{}
 	cost, priced := number(0), true
-	for i := range d.Steps {
-		if s := &d.Steps[i]; s.What == StepLaunched && s.Instance != (Instance{}) {
-			out.Launched = append(out.Launched, s.Instance)
-			cost, priced = cost+s.Instance.HourlyCost, priced && s.Instance.HourlyCost > 0
-		}
+	for _, s := range d.gave() {
+		out.Launched = append(out.Launched, s.Instance)
+		cost, priced = cost+s.Instance.HourlyCost, priced && s.Instance.HourlyCost > 0
 	}
 	if len(out.Launched) > 0 && priced {
 		out.HourlyCost = &cost
@@ -103,12 +101,15 @@ func (d *Decision) command(launched []Instance) (c savings.Command, known bool) 
 
 // launched are the nodes that EC2 launched for the decision.
 func (d *Decision) launched() (out []savings.Node) {
-	for i := range d.Steps {
-		if s := &d.Steps[i]; s.What == StepLaunched && s.Instance != (Instance{}) {
-			out = append(out, savings.Node{NodePool: s.Instance.NodePool, HourlyCost: float64(s.Instance.HourlyCost), At: s.At})
-		}
+	for _, s := range d.gave() {
+		out = append(out, savings.Node{NodePool: s.Instance.NodePool, HourlyCost: float64(s.Instance.HourlyCost), At: s.At})
 	}
 	return out
+}
+
+// gave are the steps with the instances that EC2 gave for the decision.
+func (d *Decision) gave() []Step {
+	return slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return s.What != StepLaunched || s.Instance == (Instance{}) })
 }
 
 // Account adds up what decisions have saved until a time, and notes on each what it has. They are all of a time to that: launches

@@ -76,13 +76,3 @@ func (t *InstanceType) price(k OfferingKey) (hourly float64, known bool) {
 	}
 	return 0, false
 }
-
-// Price returns what an offering of some types costs in $/h, as Index.Price does: available or not, of the first type with the name.
-func Price(types []*InstanceType, k OfferingKey) (hourly float64, known bool) {
-	for _, t := range types {
-		if t.Name == k.InstanceType {
-			return t.price(k)
-		}
-	}
-	return 0, false
-}

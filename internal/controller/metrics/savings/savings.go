@@ -5,6 +5,7 @@
 package savings
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,40 +22,35 @@ import (
 
 // Prices are those of the last Snapshot. They are safe for concurrent use; the zero value knows none.
 type Prices struct {
-	pools atomic.Pointer[[]cluster.Pool]
+	last atomic.Pointer[func() *catalog.Index]
 }
 
-// Saw notes the pools of a Snapshot, none of which is changed later. If none may launch anything, the last prices stay.
+// Saw notes the pools of a Snapshot, none of which is changed later. If none may launch anything, the last prices stay. The prices are
+// read when one is needed.
 func (p *Prices) Saw(pools []cluster.Pool) {
-	for i := range pools {
-		if len(pools[i].InstanceTypes) > 0 {
-			p.pools.Store(&pools)
-			return
-		}
+	if !slices.ContainsFunc(pools, func(pool cluster.Pool) bool { return len(pool.InstanceTypes) > 0 }) {
+		return
 	}
+	read := sync.OnceValue(func() *catalog.Index {
+		out, all := catalog.NewIndex(), [][]*catalog.InstanceType{}
+		for i := range pools {
+			out.Add(pools[i].Name, pools[i].InstanceTypes)
+			all = append(all, pools[i].InstanceTypes)
+		}
+		out.AddOthers(func() [][]*catalog.InstanceType { return all })
+		return out
+	})
+	p.last.Store(&read)
 }
 
-// Of is what a node with these labels costs its NodePool, in $/h; what another NodePool pays if its own does not know. It costs a pass
-// over the types.
+// Of is what a node with these labels costs its NodePool, in $/h; what another NodePool pays if its own does not know.
 func (p *Prices) Of(labels map[string]string) (hourly float64, known bool) {
-	pools := p.pools.Load()
-	if pools == nil {
+	read := p.last.Load()
+	if read == nil {
 		return 0, false
 	}
 	of := recorder.NewInstance(labels, 0)
-	offering := catalog.OfferingKey{InstanceType: of.InstanceType, Zone: of.Zone, CapacityType: of.CapacityType}
-	for _, own := range []bool{true, false} {
-		for i := range *pools {
-			pool := &(*pools)[i]
-			if (pool.Name == labels[karpv1.LabelNodePool]) != own {
-				continue
-			}
-			if hourly, known = catalog.Price(pool.InstanceTypes, offering); known {
-				return hourly, true
-			}
-		}
-	}
-	return 0, false
+	return (*read)().Price(of.NodePool, catalog.OfferingKey{InstanceType: of.InstanceType, Zone: of.Zone, CapacityType: of.CapacityType})
 }
 
 // longestCommand is how long a command may take to remove all of its nodes. Later, it is forgotten: it was rolled back meanwhile.

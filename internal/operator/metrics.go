@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -25,6 +24,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
+	"github.com/dovetail-k8s/dovetail/internal/controller/claimevents"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/clusterstate"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
@@ -72,12 +72,8 @@ func (a *assembly) wireSavings() error {
 	}
 	tracker := &savings.Tracker{Prices: a.prices, Now: time.Now, Since: time.Now()}
 	collector := savings.NewCollector(tracker, bounds, a.hasNodePool)
-	claims, err := a.mgr.GetCache().GetInformer(context.Background(), &karpv1.NodeClaim{})
-	if err != nil {
-		return fmt.Errorf("watch node claims: %w", err)
-	}
-	if _, err := claims.AddEventHandler(tracker.Handler()); err != nil {
-		return fmt.Errorf("watch node claims: %w", err)
+	if err := claimevents.Follow(a.mgr.GetCache(), tracker.Observe, tracker.Gone); err != nil {
+		return err
 	}
 	return errors.Join(a.measures.registry.Register(collector), a.addLoops(collector), a.addHeldLoops(bounds))
 }

@@ -4,7 +4,6 @@
 package outcome
 
 import (
-	"context"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -14,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/claimevents"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
@@ -40,29 +39,7 @@ type Watcher struct {
 
 // Register adds the watcher to mgr. It runs on every replica: one that is not elected records steps of what the leader decides.
 func (w *Watcher) Register(mgr manager.Manager) error {
-	claims, err := mgr.GetCache().GetInformer(context.Background(), &karpv1.NodeClaim{})
-	if err != nil {
-		return fmt.Errorf("watch node claims: %w", err)
-	}
-	if _, err := claims.AddEventHandler(w.handler()); err != nil {
-		return fmt.Errorf("watch node claims: %w", err)
-	}
-	return nil
-}
-
-func (w *Watcher) handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { w.observe(o.(*karpv1.NodeClaim)) },
-		UpdateFunc: func(_, o any) { w.observe(o.(*karpv1.NodeClaim)) },
-		DeleteFunc: func(o any) {
-			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = unknown.Obj
-			}
-			if claim, ok := o.(*karpv1.NodeClaim); ok {
-				w.gone(claim)
-			}
-		},
-	}
+	return claimevents.Follow(mgr.GetCache(), w.observe, w.gone)
 }
 
 // observe records the steps that a claim shows and that are not recorded yet.

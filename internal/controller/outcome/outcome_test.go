@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/claimevents"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
@@ -24,7 +25,7 @@ func TestTheStepsOfAClaimAreRecordedOnce(t *testing.T) {
 	now := time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
 	var got steps
 	w := &Watcher{Recorder: &got, Now: func() time.Time { return now.Add(time.Hour) }}
-	h := w.handler()
+	h := claimevents.Handler(w.observe, w.gone)
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: "c", UID: "u", Annotations: map[string]string{karpv1.AnnotationDecision: "p-1-0"},
 	}}
@@ -55,7 +56,7 @@ func TestWhatALaunchWaitsForAndHowANodeGoesAreSteps(t *testing.T) {
 	seen := now
 	var got steps
 	w := &Watcher{Recorder: &got, Now: func() time.Time { return seen }}
-	h := w.handler()
+	h := claimevents.Handler(w.observe, w.gone)
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: "c", UID: "u", Annotations: map[string]string{karpv1.AnnotationDecision: "p-1-0"},
 	}}
@@ -83,8 +84,8 @@ func TestAClaimWithoutADecisionHasNoSteps(t *testing.T) {
 	w := &Watcher{Recorder: &got, Now: time.Now}
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "u"}}
 	condition.SetTrue(claim, karpv1.ConditionLaunched, time.Now())
-	w.handler().OnAdd(claim, true)
-	w.handler().OnDelete(claim)
+	claimevents.Handler(w.observe, w.gone).OnAdd(claim, true)
+	claimevents.Handler(w.observe, w.gone).OnDelete(claim)
 	if len(got) > 0 {
 		t.Errorf("%q", got)
 	}
@@ -105,9 +106,9 @@ func TestWhatEC2GaveIsRecordedWithItsPrice(t *testing.T) {
 	}}
 	condition.SetTrue(claim, karpv1.ConditionLaunched, now)
 	condition.SetTrue(claim, karpv1.ConditionRegistered, now)
-	w.handler().OnAdd(claim, false)
+	claimevents.Handler(w.observe, w.gone).OnAdd(claim, false)
 	price = 0.2 // of spot, a minute later
-	w.handler().OnUpdate(claim, claim)
+	claimevents.Handler(w.observe, w.gone).OnUpdate(claim, claim)
 	want := instances{{
 		NodePool: "general", InstanceType: "m7i.large", Zone: "us-east-1b", CapacityType: karpv1.CapacityTypeSpot, HourlyCost: 0.1,
 	}, {}}

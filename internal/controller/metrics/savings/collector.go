@@ -8,9 +8,6 @@ import (
 	"sync"
 	"time"
 
-	toolscache "k8s.io/client-go/tools/cache"
-
-	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/computed"
 	"github.com/dovetail-k8s/dovetail/internal/engine/bound"
 	"github.com/dovetail-k8s/dovetail/internal/engine/savings"
@@ -23,22 +20,6 @@ const (
 	// longestBurst limits how long they wait while pods get nodes.
 	longestBurst = 3 * time.Minute
 )
-
-// Handler has the tracker follow NodeClaims.
-func (t *Tracker) Handler() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { t.Observe(o.(*karpv1.NodeClaim)) },
-		UpdateFunc: func(_, o any) { t.Observe(o.(*karpv1.NodeClaim)) },
-		DeleteFunc: func(o any) {
-			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = unknown.Obj
-			}
-			if claim, ok := o.(*karpv1.NodeClaim); ok {
-				t.Gone(claim)
-			}
-		},
-	}
-}
 
 // reading is what a scrape serves.
 type reading struct {

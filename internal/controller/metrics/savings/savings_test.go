@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/claimevents"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -81,7 +82,7 @@ func (w *world) want(t *testing.T, hourly, dollars float64) {
 
 func TestACommandSavesFromTheEndOfItsLastNodeOn(t *testing.T) {
 	w, command := newWorld(t), &karpv1.DisruptionCommand{ID: "d", Candidates: []string{"a", "b"}, Replacements: []string{"c"}}
-	h := w.Handler()
+	h := claimevents.Handler(w.Observe, w.Gone)
 	h.OnAdd(w.claim("a", "large"), true)
 	h.OnAdd(w.claim("c", "small", replaces("a,b")), false)
 	h.OnDelete(w.claim("a", "large", by(t, command)))

@@ -64,11 +64,11 @@ test: ## Build, lint, unit tests, scenarios on a real control plane: everything 
 ci: override CHECKS := test-others test-console
 ci: test ## What CI runs: make test, and make console-check with it (needs npm and chromium, too)
 
-# A browser that waits for a processor looks like a page that hangs. So the page has its tests once the scenarios have finished or only
-# these are left, whichever comes first, and gives way to nothing.
+# A browser that waits for a processor looks like a page that hangs. So the page has its tests once no more is compiled, or the scenarios
+# have finished, whichever comes first, and gives way to nothing. What is left then waits more than it computes.
 .PHONY: test-console
 test-console:
-	@hack/first $(BIN)/done.scenarios $(BIN)/done.others && hack/part console-check $(MAKE) --no-print-directory console-check
+	@hack/first $(BIN)/done.scenarios $(BIN)/done.lab && hack/part console-check $(MAKE) --no-print-directory console-check
 
 # Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
@@ -78,7 +78,6 @@ test-scenarios:
 
 .PHONY: test-others test-unit test-lab test-docs
 test-others: test-lab test-docs
-	@touch $(BIN)/done.others
 
 # A quarter of the time of these would be garbage collection. They do not start the programs, which have their own settings for it.
 test-unit: export GOGC ?= 400
@@ -91,6 +90,7 @@ test-lab: test-unit
 		-p 2 -timeout 75m -parallel 3 $$(go list ./lab/... | grep -v -e /lab/scenario$$ -e /lab/docstest$$)
 	@for check in catalog chart monitoring docs image; do \
 		nice -n 5 hack/part $$check-check $(MAKE) --no-print-directory $$check-check || exit 1; done
+	@touch $(BIN)/done.lab
 
 test-docs:
 	@nice -n 5 hack/part docs env $(LAB) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/docstest

@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // The limits of the phases. Those of Karpenter are the first four.
@@ -79,6 +80,7 @@ type evictor interface {
 // Reconciler takes reboots through their phases.
 type Reconciler struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	// Live reads from the API server.
 	Live    client.Reader
 	Cloud   rebooter
@@ -99,7 +101,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
 		).
 		WithOptions(eventfilter.BackoffOptions(10, time.Second, time.Minute)).
-		Complete(patch.RequeueOnConflict(r))
+		Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
 }
 
 // attempt is a reboot in progress.

@@ -32,7 +32,7 @@ func (e *Paused) Error() string {
 		scopeName(e.Scope), e.Pause.Since.UTC().Format(time.RFC3339), e.Pause.Message, ResumeCommand(e.Scope))
 }
 
-// ResumeCommand is the command that ends a pause.
+// ResumeCommand is the command after which deletions resume.
 func ResumeCommand(scope string) string {
 	if scope == Cluster {
 		return "dovetail resume --all"
@@ -60,7 +60,7 @@ type Budget struct {
 	ledger          Ledger
 	// version counts changes of the ledger, saved is the last that the store has.
 	version, saved int
-	// changed is called, without a lock, after a pause begins or ends.
+	// changed is called, without a lock, after a pause begins or is over.
 	changed func()
 }
 
@@ -70,7 +70,7 @@ type BudgetConfig struct {
 	Store  Store
 	// Fleet returns the capacity by NodePool, with that of nodes that are not being deleted, and the NodePools by name.
 	Fleet func(ctx context.Context) (Fleet, map[string]*karpv1.NodePool, error)
-	// Changed is called after a pause begins or ends.
+	// Changed is called after a pause begins or is over.
 	Changed func()
 	Now     func() time.Time
 }
@@ -225,7 +225,7 @@ func (b *Budget) unreadable(pool *karpv1.NodePool) error {
 	return nil
 }
 
-// Resume ends the pause of a NodePool and of the cluster if a person has changed the pool's annotation for it since the pause began.
+// Resume removes the pause of a NodePool and of the cluster if a person has changed the pool's annotation for it since the pause began.
 func (b *Budget) Resume(ctx context.Context, pool *karpv1.NodePool) (resumed bool, err error) {
 	if err := b.load(ctx); err != nil {
 		return false, err

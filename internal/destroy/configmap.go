@@ -43,8 +43,8 @@ func (c *ConfigMap) Load(ctx context.Context) (Ledger, error) {
 	return l, nil
 }
 
-// Save implements Store. A write of its own whose answer was lost, or the last one of a former leader, may have come in between: it is
-// replaced, since the caller has the ledger of the leader.
+// Save implements Store. Another write may have come in between: its own, if the answer was lost, or the last one of a former
+// leader. It is replaced, since the caller has the ledger of the leader.
 func (c *ConfigMap) Save(ctx context.Context, l Ledger) error {
 	text, err := json.Marshal(l)
 	if err != nil {

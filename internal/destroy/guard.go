@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// ErrNotProven means that one of the two proofs is missing: nothing was deleted. It passes once the proof can be had.
+// ErrNotProven means that one of the two proofs is missing: nothing was deleted. It passes once the proof is available.
 var ErrNotProven = errors.New("not proven to be ours to delete")
 
 // Cloud describes instances.
@@ -78,7 +78,7 @@ func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why W
 	case live.DeletionTimestamp != nil:
 		return nil
 	}
-	instance, err := g.instanceOf(ctx, live)
+	instance, err := g.instanceOf(ctx, live, why.Kind)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,9 @@ func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why W
 	if err := g.Client.Delete(ctx, live, preconditions(live)); err != nil {
 		return err
 	}
-	g.record(Record{Verb: DeleteNodeClaim, NodePool: live.Labels[karpv1.LabelNodePool], Object: objectOf("NodeClaim", live), Instance: instance}, why)
+	g.record(Record{
+		Verb: DeleteNodeClaim, NodePool: live.Labels[karpv1.LabelNodePool], Object: objectOf("NodeClaim", live), Instance: instance,
+	}, why)
 	return nil
 }
 
@@ -143,9 +145,13 @@ func capacityOf(claim *karpv1.NodeClaim) Size {
 	return Size{1, claim.Status.Capacity.Cpu().MilliValue(), claim.Status.Capacity.Memory().Value()}
 }
 
+// announced is the state of an instance that EC2 has announced to take, and does not describe now.
+const announced = "announced"
+
 // instanceOf is EC2's proof for the instance of a claim: it is gone, or has our identity and was launched for the claim. A claim without
-// a provider ID has none yet.
-func (g *Guard) instanceOf(ctx context.Context, claim *karpv1.NodeClaim) (Instance, error) {
+// a provider ID has none yet. While EC2 describes nothing, its notice of an interruption is the proof: the drain cannot wait, and the
+// instance itself is terminated only with a description.
+func (g *Guard) instanceOf(ctx context.Context, claim *karpv1.NodeClaim, kind Kind) (Instance, error) {
 	id := claim.Status.ProviderID
 	if id == "" {
 		return Instance{}, nil
@@ -156,6 +162,9 @@ func (g *Guard) instanceOf(ctx context.Context, claim *karpv1.NodeClaim) (Instan
 	i, err := g.Cloud.Get(ctx, id)
 	if errors.Is(err, cloudprovider.ErrNotFound) {
 		return Instance{ProviderID: id, State: "gone"}, nil
+	}
+	if err != nil && kind == Interrupted {
+		return Instance{ProviderID: id, State: announced}, nil
 	}
 	if err != nil {
 		return Instance{}, fmt.Errorf("describe the instance of node claim %q before its deletion: %w", claim.Name, err)
@@ -190,7 +199,7 @@ func objectOf(kind string, o client.Object) Object {
 	return Object{kind, o.GetNamespace(), o.GetName(), o.GetUID(), o.GetResourceVersion()}
 }
 
-// Node deletes a Node whose claim is being deleted, or whose instance is terminated. It returns nil if the Node is gone or being deleted.
+// Node deletes a Node once its claim is being deleted, or its instance is terminated. It returns nil if the Node is gone or being deleted.
 func (g *Guard) Node(ctx context.Context, node *corev1.Node, why Why) error {
 	live := &corev1.Node{}
 	if err := g.Live.Get(ctx, client.ObjectKeyFromObject(node), live); err != nil {
@@ -204,7 +213,8 @@ func (g *Guard) Node(ctx context.Context, node *corev1.Node, why Why) error {
 		return client.IgnoreNotFound(err)
 	}
 	g.record(Record{
-		Verb: DeleteNode, NodePool: live.Labels[karpv1.LabelNodePool], Object: objectOf("Node", live), Instance: Instance{ProviderID: live.Spec.ProviderID},
+		Verb: DeleteNode, NodePool: live.Labels[karpv1.LabelNodePool], Object: objectOf("Node", live),
+		Instance: Instance{ProviderID: live.Spec.ProviderID},
 	}, why)
 	return nil
 }

@@ -162,7 +162,7 @@ func (l *Ledger) pause(scope string, p Pause, annotations map[string]string) {
 	maps.Copy(l.Resumed, annotations)
 }
 
-// resume ends the pauses of a NodePool whose annotation has changed, and that of the cluster. What was deleted before counts no longer.
+// resume removes the pause of a NodePool and that of the cluster, if the annotation of the pool has changed. What was deleted before counts no longer.
 // It reports whether anything was paused.
 func (l *Ledger) resume(pool, annotation string) (resumed bool) {
 	if len(l.Pauses) == 0 || annotation == "" || annotation == l.Resumed[pool] {

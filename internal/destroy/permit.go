@@ -3,6 +3,7 @@ package destroy
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +32,7 @@ func (p Permit) ProviderID() (string, error) {
 
 // Covers returns nil if the permit is for the instance as EC2 describes it.
 func (p Permit) Covers(i cloudprovider.Instance) error {
-	if p.providerID == "" || i.ProviderID != p.providerID {
+	if i.ID == "" || !strings.HasSuffix(p.providerID, "/"+i.ID) {
 		return fmt.Errorf("the permit is for %q, not for instance %s: %w", p.providerID, i.ID, ErrNotProven)
 	}
 	if p.claim != "" && !LaunchedFor(i, p.uid, p.claim) {
@@ -52,7 +53,8 @@ func (p Permit) Used(i cloudprovider.Instance) {
 func (g *Guard) permit(providerID string, claim Object, pool string, why Why) Permit {
 	return Permit{providerID, claim.Name, string(claim.UID), func(i cloudprovider.Instance) {
 		g.record(Record{
-			Verb: TerminateInstance, NodePool: pool, Object: claim, Instance: Instance{i.ProviderID, string(i.State), string(i.Owner), i.NodeClaimUID},
+			Verb: TerminateInstance, NodePool: pool, Object: claim,
+			Instance: Instance{i.ProviderID, string(i.State), string(i.Owner), i.NodeClaimUID},
 		}, why)
 	}}
 }

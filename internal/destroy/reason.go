@@ -11,7 +11,7 @@ type Kind string
 const (
 	// Planned deletions are decided: consolidation, drift, emptiness, fewer replicas.
 	Planned Kind = "planned"
-	// Fault is what looks broken: nodes that are not healthy, do not become ready, or whose instance or NodeClaim is missing.
+	// Fault is what looks broken: nodes that are not healthy, do not become ready, or have lost their instance or NodeClaim.
 	Fault Kind = "fault"
 	// Expired is the end of expireAfter.
 	Expired Kind = "expired"

@@ -47,7 +47,7 @@ type Instance struct {
 	ProviderID string `json:"providerID,omitempty"`
 	// State is that of EC2; gone if EC2 knows no such instance.
 	State string `json:"state,omitempty"`
-	// Owner is whose instance it is by its tags.
+	// Owner is the cluster that it belongs to by its tags: ours, foreign, adoptable or unknown.
 	Owner        string `json:"owner,omitempty"`
 	NodeClaimUID string `json:"nodeClaimUID,omitempty"`
 }

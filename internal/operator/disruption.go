@@ -27,7 +27,8 @@ type driftSource struct {
 func (a *assembly) wireDisruption() error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
 	queue := &disruption.Queue{
-		Client: c, Guard: a.deletions.Guard, Live: live, State: a.state, Breaker: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+		Client: c, Guard: a.deletions.Guard,
+		Live: live, State: a.state, Breaker: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
 		Recorder: a.recorder,
 	}
 	loop := &disruption.Loop{

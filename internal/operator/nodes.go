@@ -30,7 +30,8 @@ func (a *assembly) wireNodes() error {
 		return err
 	}
 	return a.register(&repair.Reconciler{
-		Client: c, Guard: a.deletions.Guard, Policies: noderepair.Legacy(), Events: a.events, Metrics: a.metrics, Repairs: a.repair.metrics, Log: log, Now: now,
+		Client: c, Guard: a.deletions.Guard,
+		Policies: noderepair.Legacy(), Events: a.events, Metrics: a.metrics, Repairs: a.repair.metrics, Log: log, Now: now,
 		StabilizationWindow: repair.StabilizationWindow,
 	})
 }

@@ -160,7 +160,7 @@ func (l *Launcher) terminateSurplus(ctx context.Context, j *batchLaunch, a fleet
 	}
 }
 
-// terminateSurplusInstance terminates an instance that no NodeClaim has, if whoever deletes instances permits it.
+// terminateSurplusInstance terminates an instance that no NodeClaim has, with a permit.
 func (l *Launcher) terminateSurplusInstance(ctx context.Context, i cloudprovider.Instance) error {
 	if l.cfg.Surplus == nil {
 		return errors.New("nothing here may terminate it")

@@ -138,7 +138,8 @@ func (e *Evictor) RequestUntil(pod *corev1.Pod, node *corev1.Node, reason string
 		e.mu.Unlock()
 		return
 	}
-	e.requests[key] = eviction{node: node, cause: Cause{Reason: reason, Kind: destroy.Fault, Pool: node.Labels[karpv1.LabelNodePool]}, until: &until}
+	cause := Cause{Reason: reason, Kind: destroy.Fault, Pool: node.Labels[karpv1.LabelNodePool]}
+	e.requests[key] = eviction{node: node, cause: cause, until: &until}
 	e.mu.Unlock()
 	e.queue.Add(key)
 }

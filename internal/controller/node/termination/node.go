@@ -119,7 +119,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if t.claim != nil && t.claim.DeletionTimestamp == nil {
-		if err := r.Guard.NodeClaim(ctx, t.claim, destroy.Why{Kind: destroy.Requested, Reason: reasonNodeDeleted}); client.IgnoreNotFound(err) != nil {
+		why := destroy.Why{Kind: destroy.Requested, Reason: reasonNodeDeleted}
+		if err := r.Guard.NodeClaim(ctx, t.claim, why); client.IgnoreNotFound(err) != nil {
 			return reconcile.Result{}, err
 		}
 	}

@@ -45,7 +45,8 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).
+		Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
 }
 
 // Reconcile deletes the claim if it has expired, or requeues it for the time when it will.

@@ -1,4 +1,4 @@
-// Package deletionpause shows on NodePools that the controller deletes nothing of them, and resumes deletions when a person asks to.
+// Package deletionpause shows on NodePools that the controller deletes nothing of them, and resumes deletions at the request of a person.
 package deletionpause
 
 import (
@@ -76,7 +76,7 @@ type Reconciler struct {
 	Metrics *Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
-	// Changed has an item when a pause has begun or ended.
+	// Changed has an item when a pause has begun or is over.
 	Changed <-chan ctrlevent.GenericEvent
 }
 
@@ -89,7 +89,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Complete(patch.RequeueOnConflict(r))
 }
 
-// Reconcile resumes deletions if the pool's annotation asks to, and shows whether they are paused.
+// Reconcile resumes deletions if the pool's annotation requests it, and shows whether they are paused.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {

@@ -240,7 +240,7 @@ func TestPastTheLimitNothingIsDeletedUntilAPersonResumes(t *testing.T) {
 		}
 	}
 	err := del("c", destroy.Planned)
-	if !destroy.IsPaused(err) || !strings.Contains(err.Error(), "3 nodes, 75%") || !strings.Contains(err.Error(), "`dovetail resume --all`") {
+	if !destroy.IsPaused(err) || !strings.Contains(err.Error(), "3 nodes, 75%") || !strings.Contains(err.Error(), "`dovetail resume general`") {
 		t.Fatalf("error %v", err)
 	}
 	w.Budget = w.budget(half, store) // the controller restarts

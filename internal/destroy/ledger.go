@@ -106,10 +106,13 @@ func (b Bucket) within(d time.Duration, now time.Time) bool {
 }
 
 // exceeded returns the scope in which a deletion would exceed a limit, and why; is is false if there is room. The limit of the pool counts
-// for the pool, that of the cluster for all pools together.
+// for the pool, that of the cluster for all pools together. The pool comes first: others go on where it alone has too many deletions.
 func (l *Ledger) exceeded(c charge, limits map[string]Limit, fleet Fleet, now time.Time) (scope string, p Pause, is bool) {
-	for _, scope := range slices.Sorted(maps.Keys(limits)) {
-		limit := limits[scope]
+	for _, scope := range slices.Compact([]string{c.pool, Cluster}) {
+		limit, found := limits[scope]
+		if !found {
+			continue
+		}
 		hour, whole := c.size, fleet[scope]
 		minute := c.size
 		for _, b := range l.Buckets {
@@ -129,8 +132,8 @@ func (l *Ledger) exceeded(c charge, limits map[string]Limit, fleet Fleet, now ti
 		message := ""
 		switch {
 		case limit.PerHour >= 0 && hour.Nodes > limit.NodesPerHour && hour.share(whole) > limit.PerHour:
-			message = fmt.Sprintf("%d nodes, %.0f%% of the capacity of %s, would be deleted within an hour for reasons of the kind %s; the limit is %.0f%%",
-				hour.Nodes, 100*hour.share(whole), scopeName(scope), c.kind, 100*limit.PerHour)
+			message = fmt.Sprintf("%d nodes, %.0f%% of the capacity of %s, would be deleted within an hour for reasons of the kind %s; "+
+				"the limit is %.0f%%", hour.Nodes, 100*hour.share(whole), scopeName(scope), c.kind, 100*limit.PerHour)
 		case limit.PerMinute >= 0 && minute.Nodes > limit.NodesPerMinute && float64(minute.Nodes) > limit.PerMinute*float64(whole.Nodes):
 			message = fmt.Sprintf("%d of %d nodes of %s would be deleted within a minute for reasons of the kind %s; the limit is %.0f%%",
 				minute.Nodes, whole.Nodes, scopeName(scope), c.kind, 100*limit.PerMinute)
@@ -162,8 +165,8 @@ func (l *Ledger) pause(scope string, p Pause, annotations map[string]string) {
 	maps.Copy(l.Resumed, annotations)
 }
 
-// resume removes the pause of a NodePool and that of the cluster, if the annotation of the pool has changed. What was deleted before counts no longer.
-// It reports whether anything was paused.
+// resume removes the pause of a NodePool and that of the cluster, if the annotation of the pool has changed. What was deleted before counts
+// no longer. It reports whether anything was paused.
 func (l *Ledger) resume(pool, annotation string) (resumed bool) {
 	if len(l.Pauses) == 0 || annotation == "" || annotation == l.Resumed[pool] {
 		return false

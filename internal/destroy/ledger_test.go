@@ -38,16 +38,32 @@ func TestRoom(t *testing.T) {
 		want   int
 		says   string
 	}{
-		{"a fleet of 100 goes once in an hour, but not in a minute", both(defaults[Planned]), Fleet{Cluster: nodes(100), "general": nodes(100)}, one, 100, 50,
-			"51 of 100 nodes of the cluster would be deleted within a minute"},
+		{
+			"a fleet of 100 goes once in an hour, but not in a minute", both(defaults[Planned]),
+			Fleet{Cluster: nodes(100), "general": nodes(100)},
+			one, 100, 50,
+			"51 of 100 nodes of NodePool \"general\" would be deleted within a minute",
+		},
 		{"30 nodes of a small cluster", both(defaults[Planned]), Fleet{Cluster: nodes(3), "general": nodes(3)}, one, 100, 30, "31 nodes"},
-		{"a quarter of what looks broken in a minute", both(defaults[Fault]), Fleet{Cluster: nodes(100), "general": nodes(100)},
-			charge{"general", Fault, nodes(1)}, 100, 25, "26 of 100"},
-		{"all that expires, twice", both(defaults[Expired]), Fleet{Cluster: nodes(1000), "general": nodes(1000)},
-			charge{"general", Expired, nodes(1)}, 3000, 2000, "200%"},
+		{
+			"a quarter of what looks broken in a minute", both(defaults[Fault]),
+			Fleet{Cluster: nodes(100), "general": nodes(100)},
+			charge{"general", Fault, nodes(1)},
+			100, 25, "26 of 100",
+		},
+		{
+			"all that expires, twice", both(defaults[Expired]),
+			Fleet{Cluster: nodes(1000), "general": nodes(1000)},
+			charge{"general", Expired, nodes(1)},
+			3000, 2000, "200%",
+		},
 		{"a share of a person's choice", both(shared(Limit{}, 0.2)), Fleet{Cluster: nodes(20), "general": nodes(20)}, one, 20, 4, "the limit is 20%"},
-		{"a pool's own share counts for the pool", map[string]Limit{Cluster: defaults[Planned], "general": shared(Limit{}, 0.1)},
-			Fleet{Cluster: nodes(100), "general": nodes(10)}, one, 10, 1, `of NodePool "general"`},
+		{
+			"a pool's own share counts for the pool",
+			map[string]Limit{Cluster: defaults[Planned], "general": shared(Limit{}, 0.1)},
+			Fleet{Cluster: nodes(100), "general": nodes(10)},
+			one, 10, 1, `of NodePool "general"`,
+		},
 		{"one node of a pool of one", both(shared(Limit{}, 0.2)), Fleet{Cluster: nodes(1), "general": nodes(1)}, one, 5, 1, "2 nodes, 200%"},
 		{"without limits", nil, Fleet{}, one, 500, 500, ""},
 		{"nothing known of the fleet", both(shared(Limit{}, 0.5)), Fleet{}, one, 5, 1, "2 nodes"},

@@ -12,7 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Permit is the API server's proof that an instance may be terminated: its claim is being deleted, or it has none. Only a Guard makes
+// Permit is the API server's proof that an instance may be terminated: its claim is being deleted, or it has none; or that it may be
+// rebooted. Only a Guard makes
 // one; the zero value permits nothing. The cloud adapter adds EC2's proof.
 type Permit struct {
 	providerID string
@@ -49,11 +50,11 @@ func (p Permit) Used(i cloudprovider.Instance) {
 	}
 }
 
-// permit makes a permit that is recorded once it is used.
-func (g *Guard) permit(providerID string, claim Object, pool string, why Why) Permit {
+// permit makes a permit for a verb that is recorded once it is used.
+func (g *Guard) permit(verb Verb, providerID string, claim Object, pool string, why Why) Permit {
 	return Permit{providerID, claim.Name, string(claim.UID), func(i cloudprovider.Instance) {
 		g.record(Record{
-			Verb: TerminateInstance, NodePool: pool, Object: claim,
+			Verb: verb, NodePool: pool, Object: claim,
 			Instance: Instance{i.ProviderID, string(i.State), string(i.Owner), i.NodeClaimUID},
 		}, why)
 	}}
@@ -74,7 +75,25 @@ func (g *Guard) OfClaim(ctx context.Context, claim *karpv1.NodeClaim, providerID
 	if err := g.MayDrain(ctx, live); err != nil {
 		return Permit{}, err
 	}
-	return g.permit(providerID, objectOf("NodeClaim", live), live.Labels[karpv1.LabelNodePool], WhyOf(live)), nil
+	return g.permit(TerminateInstance, providerID, objectOf("NodeClaim", live), live.Labels[karpv1.LabelNodePool], WhyOf(live)), nil
+}
+
+// ForReboot permits the reboot of a claim's instance, unless deletions are paused. The budget does not count it: nothing is deleted, and
+// the budgets of node repair limit how many nodes reboot at once.
+func (g *Guard) ForReboot(ctx context.Context, claim *karpv1.NodeClaim) (Permit, error) {
+	live := &karpv1.NodeClaim{}
+	if err := g.Live.Get(ctx, client.ObjectKeyFromObject(claim), live); err != nil {
+		return Permit{}, fmt.Errorf("read node claim %q before its instance reboots: %w", claim.Name, err)
+	}
+	if live.UID != claim.UID || live.DeletionTimestamp != nil || live.Status.ProviderID == "" {
+		return Permit{}, fmt.Errorf("node claim %q has changed, and its instance is not rebooted: %w", claim.Name, ErrNotProven)
+	}
+	pool := live.Labels[karpv1.LabelNodePool]
+	if err := g.Budget.Paused(ctx, pool); err != nil {
+		return Permit{}, err
+	}
+	why := Why{Kind: Fault, Reason: "reboot"}
+	return g.permit(RebootInstance, live.Status.ProviderID, objectOf("NodeClaim", live), pool, why), nil
 }
 
 // OfLaunch permits the termination of an instance that was launched for a claim which cannot use it: the launch is not recorded on the
@@ -89,7 +108,7 @@ func (g *Guard) OfLaunch(ctx context.Context, claim *karpv1.NodeClaim, providerI
 		return Permit{}, fmt.Errorf("node claim %q uses instance %s: %w", claim.Name, providerID, ErrNotProven)
 	}
 	why := Why{Kind: Fault, Reason: "launch not used"}
-	return g.permit(providerID, objectOf("NodeClaim", claim), claim.Labels[karpv1.LabelNodePool], why), nil
+	return g.permit(TerminateInstance, providerID, objectOf("NodeClaim", claim), claim.Labels[karpv1.LabelNodePool], why), nil
 }
 
 // OfNoClaim permits the termination of an instance without a claim, within the budget for faults. The caller has compared the instance with
@@ -110,5 +129,5 @@ func (g *Guard) OfNoClaim(ctx context.Context, i cloudprovider.Instance) (Permit
 	if err := g.Budget.take(ctx, charge{pool, why.Kind, Size{Nodes: 1}}); err != nil {
 		return Permit{}, err
 	}
-	return g.permit(i.ProviderID, Object{Kind: "NodeClaim"}, pool, why), nil
+	return g.permit(TerminateInstance, i.ProviderID, Object{Kind: "NodeClaim"}, pool, why), nil
 }

@@ -134,9 +134,9 @@ type measuredRebooter struct {
 }
 
 // Reboot implements the interfaces of controllers.
-func (r measuredRebooter) Reboot(ctx context.Context, providerID string) error {
+func (r measuredRebooter) Reboot(ctx context.Context, permit destroy.Permit) error {
 	call := r.by.calls.Begin(r.by.controller, methodReboot)
-	err := r.Rebooter.Reboot(ctx, providerID)
+	err := r.Rebooter.Reboot(ctx, permit)
 	call.End("", err)
 	return err
 }

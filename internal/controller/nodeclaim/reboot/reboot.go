@@ -65,7 +65,7 @@ const (
 // rebooter reboots instances. The error is cloudprovider.ErrNotFound if the instance is gone, and
 // cloudprovider.ErrRebootRefused if a repetition is pointless.
 type rebooter interface {
-	Reboot(ctx context.Context, providerID string) error
+	Reboot(ctx context.Context, permit destroy.Permit) error
 	// Away reports whether the cluster is shifted away from the instance's zone: nothing is rebooted there.
 	Away(providerID string) bool
 }
@@ -208,10 +208,14 @@ func (r *Reconciler) issue(ctx context.Context, a *attempt) (time.Duration, erro
 	if at := a.record.CalledAt; at != nil && now.Before(at.Add(outcomeWait)) {
 		return min(poll, at.Add(outcomeWait).Sub(now)), nil
 	}
+	permit, err := r.Guard.ForReboot(ctx, a.claim)
+	if err != nil {
+		return 0, err
+	}
 	if err := r.recordCall(ctx, a, now); err != nil {
 		return 0, err
 	}
-	err := r.Cloud.Reboot(ctx, a.claim.Status.ProviderID)
+	err = r.Cloud.Reboot(ctx, permit)
 	switch {
 	case err == nil:
 		return poll, r.markIssued(ctx, a)

@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
@@ -35,7 +36,7 @@ type fakeCloud struct {
 
 func (c *fakeCloud) Away(string) bool { return c.away }
 
-func (c *fakeCloud) Reboot(context.Context, string) error {
+func (c *fakeCloud) Reboot(context.Context, destroy.Permit) error {
 	c.calls++
 	if c.err == nil && c.boots != nil {
 		c.boots()

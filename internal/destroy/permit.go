@@ -50,13 +50,11 @@ func (p Permit) Used(i cloudprovider.Instance) {
 	}
 }
 
-// permit makes a permit for a verb that is recorded once it is used.
-func (g *Guard) permit(verb Verb, providerID string, claim Object, pool string, why Why) Permit {
-	return Permit{providerID, claim.Name, string(claim.UID), func(i cloudprovider.Instance) {
-		g.record(Record{
-			Verb: verb, NodePool: pool, Object: claim,
-			Instance: Instance{i.ProviderID, string(i.State), string(i.Owner), i.NodeClaimUID},
-		}, why)
+// permit makes a permit that is recorded once it is used.
+func (g *Guard) permit(r Record, providerID string, why Why) Permit {
+	return Permit{providerID, r.Object.Name, string(r.Object.UID), func(i cloudprovider.Instance) {
+		r.Instance = Instance{i.ProviderID, string(i.State), string(i.Owner), i.NodeClaimUID}
+		g.record(r, why)
 	}}
 }
 
@@ -75,7 +73,8 @@ func (g *Guard) OfClaim(ctx context.Context, claim *karpv1.NodeClaim, providerID
 	if err := g.MayDrain(ctx, live); err != nil {
 		return Permit{}, err
 	}
-	return g.permit(TerminateInstance, providerID, objectOf("NodeClaim", live), live.Labels[karpv1.LabelNodePool], WhyOf(live)), nil
+	r := Record{Verb: TerminateInstance, NodePool: live.Labels[karpv1.LabelNodePool], Object: objectOf("NodeClaim", live)}
+	return g.permit(r, providerID, WhyOf(live)), nil
 }
 
 // ForReboot permits the reboot of a claim's instance, unless deletions are paused. The budget does not count it: nothing is deleted, and
@@ -93,7 +92,7 @@ func (g *Guard) ForReboot(ctx context.Context, claim *karpv1.NodeClaim) (Permit,
 		return Permit{}, err
 	}
 	why := Why{Kind: Fault, Reason: "reboot"}
-	return g.permit(RebootInstance, live.Status.ProviderID, objectOf("NodeClaim", live), pool, why), nil
+	return g.permit(Record{Verb: RebootInstance, NodePool: pool, Object: objectOf("NodeClaim", live)}, live.Status.ProviderID, why), nil
 }
 
 // OfLaunch permits the termination of an instance that was launched for a claim which cannot use it: the launch is not recorded on the
@@ -108,7 +107,8 @@ func (g *Guard) OfLaunch(ctx context.Context, claim *karpv1.NodeClaim, providerI
 		return Permit{}, fmt.Errorf("node claim %q uses instance %s: %w", claim.Name, providerID, ErrNotProven)
 	}
 	why := Why{Kind: Fault, Reason: "launch not used"}
-	return g.permit(TerminateInstance, providerID, objectOf("NodeClaim", claim), claim.Labels[karpv1.LabelNodePool], why), nil
+	r := Record{Verb: TerminateInstance, NodePool: claim.Labels[karpv1.LabelNodePool], Object: objectOf("NodeClaim", claim)}
+	return g.permit(r, providerID, why), nil
 }
 
 // OfNoClaim permits the termination of an instance without a claim, within the budget for faults. The caller has compared the instance with
@@ -129,5 +129,5 @@ func (g *Guard) OfNoClaim(ctx context.Context, i cloudprovider.Instance) (Permit
 	if err := g.Budget.take(ctx, charge{pool, why.Kind, Size{Nodes: 1}}); err != nil {
 		return Permit{}, err
 	}
-	return g.permit(TerminateInstance, i.ProviderID, Object{Kind: "NodeClaim"}, pool, why), nil
+	return g.permit(Record{Verb: TerminateInstance, NodePool: pool, Object: Object{Kind: "NodeClaim"}}, i.ProviderID, why), nil
 }

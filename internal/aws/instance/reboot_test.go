@@ -72,7 +72,9 @@ func TestReboot(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			region := &rebootingEC2{owner: tc.owner, state: tc.state, err: tc.err}
 			r := &Rebooter{Instances: New(Config{EC2: region, Identity: blue, Now: time.Now, Window: batch.Window{Items: 1}}), EC2: region}
-			reboot := func(ctx context.Context, providerID string) error { return r.Reboot(ctx, destroytest.Permit(providerID)) }
+			reboot := func(ctx context.Context, providerID string) error {
+				return r.Reboot(ctx, destroytest.Permit(providerID))
+			}
 			for i, call := range []func(context.Context, string) error{r.CheckReboot, reboot} {
 				err := call(t.Context(), "aws:///us-east-1a/i-0123456789abcdef0")
 				if (err == nil) != tc.rebooted || errors.Is(err, cloudprovider.ErrNotFound) != tc.notFound ||

@@ -143,7 +143,7 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 		explainCommand(), assessCommand(), topCommand(), consoleCommand(), doctorCommand(), recordingCommand(), mcpCommand())
 	addGroup(root, "plan", "Plan:", planCommand(), instanceTypesCommand(), snapshotCommand(), replayCommand())
 	addGroup(root, "operate", "Operate:",
-		controllerCommand(), migrateCommand(), shadowCommand(), adoptCommand(), iamPolicyCommand())
+		controllerCommand(), migrateCommand(), shadowCommand(), adoptCommand(), resumeCommand(), iamPolicyCommand())
 	root.AddCommand(versionCommand())
 	for _, cmd := range root.Commands() {
 		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".")

@@ -50,9 +50,16 @@ var importRules = []layer{
 	{dir: "internal/engine/catalog/offline", theirs: []string{"-"}},
 
 	{dir: "internal/cloudprovider", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	// The only way to delete what runs: controllers and the cloud adapter call it.
 	{
-		dir:  "internal/aws",
-		ours: []string{"api", "internal/cloudprovider", "internal/engine/requirement", "internal/engine/catalog", "internal/spelling"},
+		dir: "internal/destroy", ours: []string{"api", "internal/cloudprovider"}, inTests: []string{"internal/cluster/apitest"},
+		theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/client-go/kubernetes/typed/core/v1", "sigs.k8s.io/controller-runtime/pkg/"},
+	},
+	{
+		dir: "internal/aws",
+		ours: []string{
+			"api", "internal/cloudprovider", "internal/destroy", "internal/engine/requirement", "internal/engine/catalog", "internal/spelling",
+		},
 	},
 	{
 		dir:     "internal/aws/noderepair",
@@ -63,13 +70,13 @@ var importRules = []layer{
 	{dir: "internal/cluster/reduced", ours: []string{"api"}, inTests: []string{"internal/manifest"}}, // which has what plans depend on
 	{
 		dir:     "internal/controller",
-		ours:    []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/recorder"},
+		ours:    []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/destroy", "internal/recorder"},
 		inTests: []string{"internal/controllertest"},
 	},
 	// Test support for reconcilers; nothing that ships imports it.
 	{
 		dir:  "internal/controllertest",
-		ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller"},
+		ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller", "internal/destroy"},
 	},
 	// How readers print: pages, tables, amounts, JSON. It knows nothing of what is printed.
 	{dir: "internal/report", theirs: []string{"-"}},
@@ -171,6 +178,7 @@ var importRules = []layer{
 			"internal/cluster",
 			"internal/controller",
 			"internal/controllertest",
+			"internal/destroy",
 			"internal/engine",
 			"lab",
 		},

@@ -211,6 +211,21 @@ func ClaimRequestsWhere(r client.Reader, which func(*karpv1.NodeClaim) bool) fun
 	}
 }
 
+// AllPools maps any object to reconcile requests for all NodePools.
+func AllPools(r client.Reader) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		var pools karpv1.NodePoolList
+		if err := r.List(ctx, &pools); err != nil {
+			return nil
+		}
+		out := make([]reconcile.Request, len(pools.Items))
+		for i := range pools.Items {
+			out[i].Name = pools.Items[i].Name
+		}
+		return out
+	}
+}
+
 // PoolRequests maps a node class to reconcile requests for the NodePools that launch from it.
 func PoolRequests(r client.Reader) func(context.Context, client.Object) []reconcile.Request {
 	return func(ctx context.Context, class client.Object) []reconcile.Request {

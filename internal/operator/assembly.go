@@ -95,6 +95,8 @@ type assembly struct {
 	// pauses stop replacements with nodes that fail.
 	pauses   *breaker.Breaker
 	recorder *recorder.Recorder
+	// deletions is what deletes.
+	deletions deletions
 	// prices are those of the last Snapshot.
 	prices *savings.Prices
 }
@@ -117,10 +119,14 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
 	}
+	var err error
+	if a.deletions, err = a.newDeletions(); err != nil {
+		return err
+	}
+	a.evictor.Guard = a.deletions.Guard
 	if err := a.wireAWS(ctx); err != nil {
 		return err
 	}
-	var err error
 	if a.soakFaults, err = enginerepair.Compile(noderepair.Policies(false)); err != nil {
 		return err
 	}
@@ -136,7 +142,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	a.joining = a.newJoining()
 	for _, wire := range []func() error{
 		a.wireDependencies, a.wireNodeClasses, a.wireNodePools, a.wireProvisioning, a.wireNodeClaims, a.wireNodes, a.wireDisruption,
-		a.wireInterruption, a.wireDoctor, a.wireMetrics, a.wireRecorder, a.wireConsole,
+		a.wireInterruption, a.wireDeletions, a.wireDoctor, a.wireMetrics, a.wireRecorder, a.wireConsole,
 	} {
 		if err := wire(); err != nil {
 			return err

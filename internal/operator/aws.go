@@ -107,6 +107,7 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		ZonalShift:         a.settings.EnableZonalShift,
 		NodePools:          a.nodePools,
 		Match:              a.match,
+		Surplus:            a.surplus,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
 		Records:            a.records(),
 		Waiting:            a.dependencies.Err,

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -67,9 +68,9 @@ func (i measuredInstances) Recent(ctx context.Context, maxAge time.Duration) ([]
 }
 
 // Terminate implements the interfaces of controllers.
-func (i measuredInstances) Terminate(ctx context.Context, providerID string) error {
+func (i measuredInstances) Terminate(ctx context.Context, permit destroy.Permit) error {
 	call := i.by.calls.Begin(i.by.controller, methodDelete)
-	err := i.Instances.Terminate(ctx, providerID)
+	err := i.Instances.Terminate(ctx, permit)
 	call.End("", err)
 	return err
 }
@@ -133,9 +134,9 @@ type measuredRebooter struct {
 }
 
 // Reboot implements the interfaces of controllers.
-func (r measuredRebooter) Reboot(ctx context.Context, providerID string) error {
+func (r measuredRebooter) Reboot(ctx context.Context, permit destroy.Permit) error {
 	call := r.by.calls.Begin(r.by.controller, methodReboot)
-	err := r.Rebooter.Reboot(ctx, providerID)
+	err := r.Rebooter.Reboot(ctx, permit)
 	call.End("", err)
 	return err
 }

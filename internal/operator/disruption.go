@@ -27,7 +27,8 @@ type driftSource struct {
 func (a *assembly) wireDisruption() error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
 	queue := &disruption.Queue{
-		Client: c, Live: live, State: a.state, Breaker: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+		Client: c, Guard: a.deletions.Guard,
+		Live: live, State: a.state, Breaker: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
 		Recorder: a.recorder,
 	}
 	loop := &disruption.Loop{
@@ -70,7 +71,7 @@ func (a *assembly) wireDisruption() error {
 			Client: c, Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings)}, Labels: labels(), Log: log, Now: now,
 		},
 		&reboot.Reconciler{
-			Client: c, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,
+			Client: c, Guard: a.deletions.Guard, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,
 			Events: a.events, Metrics: a.measures.reboots, Log: log, Now: now,
 		},
 	)

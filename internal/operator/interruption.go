@@ -14,7 +14,8 @@ import (
 func (a *assembly) wireInterruption() error {
 	c, received, log, now := a.mgr.GetClient(), a.measures.interruptions, a.log, time.Now
 	actor := &interruption.Actor{
-		Client: c, Live: a.mgr.GetAPIReader(), Cloud: a.aws.Offerings, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+		Client: c, Guard: a.deletions.Guard,
+		Live: a.mgr.GetAPIReader(), Cloud: a.aws.Offerings, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 	}
 	standing := &interruption.QueueCondition{Client: c, Events: a.events, Log: log, Now: now}
 	queue := &interruption.Queue{Actor: actor, Condition: standing, Metrics: received, Log: log, Now: now}

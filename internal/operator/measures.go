@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/deletionpause"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 	"github.com/dovetail-k8s/dovetail/internal/shadow"
@@ -36,6 +37,7 @@ type measures struct {
 	cloud          *metrics.Cloud
 	cloudCalls     *metrics.CloudCalls
 	breaker        *breaker.Metrics
+	deletions      *deletionpause.Metrics
 	reboots        *reboot.Metrics
 	repairs        *repair.Metrics
 	deletionCosts  *deletioncost.Metrics
@@ -79,6 +81,7 @@ func declareMetrics(inner inventory.Inner, s settings.Settings, b Build) (*measu
 		func() (err error) { m.cloud, err = metrics.NewCloud(reg); return err },
 		func() (err error) { m.cloudCalls, err = metrics.NewCloudCalls(reg); return err },
 		func() (err error) { m.breaker, err = breaker.NewMetrics(reg); return err },
+		func() (err error) { m.deletions, err = deletionpause.NewMetrics(reg); return err },
 		func() (err error) { m.reboots, err = reboot.NewMetrics(reg); return err },
 		func() (err error) { m.repairs, err = repair.NewMetrics(reg); return err },
 		func() (err error) { m.deletionCosts, err = deletioncost.NewMetrics(reg); return err },

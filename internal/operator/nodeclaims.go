@@ -44,7 +44,8 @@ func (a *assembly) wireNodeClaims() error {
 	err := a.register(
 		a.joining.Reconciler,
 		&launch.Reconciler{
-			Client: c, Pods: a.pods, Cloud: a.joining.guard, Waiting: a.dependencies.Err, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Client: c, Guard: a.deletions.Guard,
+			Pods: a.pods, Cloud: a.joining.guard, Waiting: a.dependencies.Err, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 		},
 		&registration.Reconciler{
 			Client: c, Live: live, Health: a.registrations, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
@@ -55,26 +56,28 @@ func (a *assembly) wireNodeClaims() error {
 			RepairStaleTaints: a.settings.RepairStaleTaints, Removals: a.joining.removals, Devices: !a.settings.IgnoreDRARequests,
 		},
 		&liveness.Reconciler{
-			Client: c, Health: a.registrations, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
+			Client: c, Guard: a.deletions.Guard,
+			Health: a.registrations, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
 		},
-		&expiration.Reconciler{Client: c, Keeper: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&expiration.Reconciler{Client: c, Guard: a.deletions.Guard, Keeper: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&hydration.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Devices: a.expectedDevices()},
 		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},
 		&termination.ClaimReconciler{
-			Client: c, Cloud: launched("nodeclaim.termination"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Client: c, Guard: a.deletions.Guard, Cloud: launched("nodeclaim.termination"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 			Pace: a.pace,
 		},
 	)
 	return errors.Join(err, a.addHeldLoops(
 		&adoption.Loop{Client: c, Cloud: instances("nodeclaim.adoption"), Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&garbagecollection.Instances{
-			Client: c, Live: live, Cloud: launched("instance.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Client: c, Guard: a.deletions.Guard,
+			Live: live, Cloud: launched("instance.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 		},
 		&garbagecollection.Claims{
-			Client: c, Cloud: instances("nodeclaim.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log,
+			Client: c, Guard: a.deletions.Guard, Cloud: instances("nodeclaim.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log,
 		},
-		&reservation.Loop{Client: c, Cloud: instances("nodeclaim.reservation"), Metrics: a.metrics, Log: log},
+		&reservation.Loop{Client: c, Guard: a.deletions.Guard, Cloud: instances("nodeclaim.reservation"), Metrics: a.metrics, Log: log},
 	))
 }
 

@@ -26,7 +26,7 @@ func (a *assembly) wireNodePools() error {
 	}
 	if a.settings.Gate(settings.GateStaticCapacity) {
 		reconcilers = append(reconcilers, &static.Reconciler{
-			Client: c, State: a.state, Labels: labels(), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Client: c, Guard: a.deletions.Guard, State: a.state, Labels: labels(), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 			TerminateFirst: a.settings.Gate(settings.GateTerminateFirstDrift),
 		})
 	}

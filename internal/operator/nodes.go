@@ -19,7 +19,7 @@ func (a *assembly) wireNodes() error {
 		a.register(
 			&memory.Reconciler{Client: c, Cloud: a.aws.Offerings},
 			&termination.NodeReconciler{
-				Client: c, Cloud: a.measure("node.termination").instances(a.aws.Instances), Evictor: a.evictor,
+				Client: c, Guard: a.deletions.Guard, Cloud: a.measure("node.termination").instances(a.aws.Instances), Evictor: a.evictor,
 				Events: a.events, Metrics: a.metrics, Log: log, Now: now, Pace: a.pace,
 				LifecycleConditions: a.settings.Gate(settings.GateNodeLifecycleConditions),
 			},
@@ -30,7 +30,8 @@ func (a *assembly) wireNodes() error {
 		return err
 	}
 	return a.register(&repair.Reconciler{
-		Client: c, Policies: noderepair.Legacy(), Events: a.events, Metrics: a.metrics, Repairs: a.repair.metrics, Log: log, Now: now,
+		Client: c, Guard: a.deletions.Guard,
+		Policies: noderepair.Legacy(), Events: a.events, Metrics: a.metrics, Repairs: a.repair.metrics, Log: log, Now: now,
 		StabilizationWindow: repair.StabilizationWindow,
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -145,15 +144,8 @@ func (a *assembly) beginAWS(ctx context.Context, local ekscluster.APIServer) err
 // records keep what EKS returns in the namespace of the leader's lease; nil in shadow mode, which writes nothing, and where the
 // namespace is not known.
 func (a *assembly) records() ekscluster.Records {
-	namespace := a.settings.LeaderElectionNamespace
-	if namespace == "" {
-		text, err := os.ReadFile(namespaceFile)
-		if err != nil {
-			return nil
-		}
-		namespace = strings.TrimSpace(string(text))
-	}
-	if a.refusals != nil {
+	namespace := a.namespace()
+	if namespace == "" || a.refusals != nil {
 		return nil
 	}
 	return recordsIn(a.clientset.CoreV1().ConfigMaps(namespace))

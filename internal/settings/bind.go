@@ -114,6 +114,9 @@ func (s *Settings) bindDecisions(b *binder) {
 func (s *Settings) bindNodes(b *binder) {
 	b.integer(&s.MaxFailedReplacements, "max-failed-replacements", 2,
 		"how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason; 0 never pauses")
+	b.text(&s.BlastRadius, "blast-radius", "",
+		"KIND=SHARE%,... : how much of the capacity of a NodePool, and of the cluster, is deleted in an hour for reasons of a kind (planned, fault, "+
+			"expired) before deletions pause until `dovetail resume`; planned=100%,fault=50%,expired=200% if not set; off never pauses")
 	b.duration(&s.StartupTaintGracePeriod, "startup-taint-grace-period", time.Minute,
 		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
 	b.boolean(&s.RepairStaleTaints, "repair-stale-taints", true,

@@ -86,6 +86,8 @@ type Settings struct {
 	// JoinGracePeriod states how long after its launch an instance may be without a node before the cause is diagnosed. Once the usual
 	// time of a node class is known, that is used instead.
 	JoinGracePeriod time.Duration
+	// BlastRadius limits how much is deleted, by kind of reason: see destroy.ParseLimits.
+	BlastRadius string
 	// StartupTaintGracePeriod states how long a startup taint may stay, or a node be not Ready, before an event reports it and the node no
 	// longer counts as in-flight capacity.
 	StartupTaintGracePeriod time.Duration

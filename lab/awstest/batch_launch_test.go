@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
@@ -274,7 +275,7 @@ func TestBatchedReadsAndTerminations(t *testing.T) {
 			if _, err := c.Get(t.Context(), id); err == nil {
 				t.Errorf("%q was read", id)
 			}
-			if err := c.Terminate(t.Context(), id); err == nil {
+			if err := c.Terminate(t.Context(), destroytest.Permit(id)); err == nil {
 				t.Errorf("%q was ended", id)
 			}
 		}
@@ -338,7 +339,7 @@ func TestBatchedReadsAndTerminations(t *testing.T) {
 	t.Run("two are ended by one call", func(t *testing.T) {
 		s, c, ids := two(t)
 		both(func(n int) {
-			if err := c.Terminate(t.Context(), ids[n]); err != nil {
+			if err := c.Terminate(t.Context(), destroytest.Permit(ids[n])); err != nil {
 				t.Error(err)
 			}
 		})

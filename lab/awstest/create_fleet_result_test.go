@@ -11,6 +11,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
@@ -323,7 +324,7 @@ func TestTagsAndReadsOfAnInstance(t *testing.T) {
 	})
 	t.Run("one that is shutting down is not ended again", func(t *testing.T) {
 		for range 2 {
-			if err := s.Terminate(t.Context(), got.ProviderID); err != nil {
+			if err := s.Terminate(t.Context(), destroytest.Permit(got.ProviderID)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 func TestInstanceLifecycle(t *testing.T) {
@@ -81,7 +82,7 @@ func TestInstanceLifecycle(t *testing.T) {
 	})
 	t.Run("terminated", func(t *testing.T) {
 		for range 2 {
-			if err := c.Terminate(t.Context(), got.ProviderID); err != nil {
+			if err := c.Terminate(t.Context(), destroytest.Permit(got.ProviderID)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -89,7 +90,7 @@ func TestInstanceLifecycle(t *testing.T) {
 			t.Errorf("TerminateInstances was called %d times", n)
 		}
 		w.advancePastDelays()
-		if err := c.Terminate(t.Context(), got.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
+		if err := c.Terminate(t.Context(), destroytest.Permit(got.ProviderID)); !errors.Is(err, cloudprovider.ErrNotFound) {
 			t.Errorf("terminating what is gone: %v", err)
 		}
 		if _, err := c.Get(t.Context(), got.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
@@ -113,7 +114,7 @@ func TestUnknownInstance(t *testing.T) {
 	if _, err := c.Get(t.Context(), id); !errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Errorf("later: %v", err)
 	}
-	if err := c.Terminate(t.Context(), id); !errors.Is(err, cloudprovider.ErrNotFound) {
+	if err := c.Terminate(t.Context(), destroytest.Permit(id)); !errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Errorf("terminate: %v", err)
 	}
 }
@@ -151,7 +152,7 @@ func TestSameClusterNameTwice(t *testing.T) {
 	if owners[got.ProviderID] != cloudprovider.Foreign || owners[other.ProviderID] != cloudprovider.Ours {
 		t.Errorf("the second cluster sees %v", owners)
 	}
-	if err := green.Terminate(t.Context(), got.ProviderID); !errors.Is(err, identity.ErrNotOurs) {
+	if err := green.Terminate(t.Context(), destroytest.Permit(got.ProviderID)); !errors.Is(err, identity.ErrNotOurs) {
 		t.Errorf("the second cluster ends the first one's instance: %v", err)
 	}
 	if err := green.DeleteNodeClassResources(t.Context(), twin); err != nil {

@@ -20,6 +20,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 const queueName = "interruptions"
@@ -86,7 +87,7 @@ func (w *interruptionFixture) restart() {
 	}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	actor := &interruption.Actor{
-		Client: w.API, Live: w.API, Cloud: w.cloud, Events: w.Events, Metrics: w.Fixture.Metrics, Log: log, Now: w.world.Clock.Now,
+		Client: w.API, Guard: destroytest.Guard(w.API, w.world.Clock.Now), Live: w.API, Cloud: w.cloud, Events: w.Events, Metrics: w.Fixture.Metrics, Log: log, Now: w.world.Clock.Now,
 	}
 	w.queue = &interruption.Queue{
 		Source: w.cloud.InterruptionQueue(queueName), Actor: actor, Metrics: w.metrics, Log: log, Now: w.world.Clock.Now,

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 // countedQueue is a process that dies when the API server has made so many deletions for it, in the midst of whatever
@@ -76,7 +77,7 @@ func process(t testing.TB, w *world, p *countedQueue) int {
 	log, events := slog.New(slog.DiscardHandler), event.NewRecorder(&record.FakeRecorder{}, w.Clock.Now)
 	queue := &interruption.Queue{
 		Source: c.InterruptionQueue(queueName), Metrics: heard, Log: log, Now: w.Clock.Now,
-		Actor:     &interruption.Actor{Client: p, Live: p, Cloud: c, Events: events, Metrics: metrics, Log: log, Now: w.Clock.Now},
+		Actor:     &interruption.Actor{Client: p, Guard: destroytest.Guard(p, w.Clock.Now), Live: p, Cloud: c, Events: events, Metrics: metrics, Log: log, Now: w.Clock.Now},
 		Condition: &interruption.QueueCondition{Client: p, Events: events, Log: log, Now: w.Clock.Now},
 	}
 	var readers sync.WaitGroup

@@ -33,6 +33,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
@@ -241,7 +242,7 @@ func (s *simulation) finalize(ctx context.Context, e *storedClaim, claim *karpv1
 		}
 	}
 	for _, p := range providers {
-		over = over && errors.Is(s.instances.Terminate(ctx, p), cloudprovider.ErrNotFound)
+		over = over && errors.Is(s.instances.Terminate(ctx, destroytest.Permit(p)), cloudprovider.ErrNotFound)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

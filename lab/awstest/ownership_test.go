@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
@@ -124,10 +125,10 @@ func TestInstancesOfKarpenterAreAdopted(t *testing.T) {
 		t.Fatalf("after adoption: %+v, %v", adopted, err)
 	}
 	other := w.start(w.asKnown("uid-2"))
-	if err := other.Terminate(t.Context(), providerID); !errors.Is(err, identity.ErrNotOurs) {
+	if err := other.Terminate(t.Context(), destroytest.Permit(providerID)); !errors.Is(err, identity.ErrNotOurs) {
 		t.Errorf("a cluster that knows it, too, ends it after it was adopted: %v", err)
 	}
-	if err := c.Terminate(t.Context(), providerID); err != nil {
+	if err := c.Terminate(t.Context(), destroytest.Permit(providerID)); err != nil {
 		t.Errorf("terminate instance %s: %v", id, err)
 	}
 }
@@ -140,7 +141,7 @@ func TestAdoptableInstanceIsAdoptedBeforeItsEnd(t *testing.T) {
 	resolve(t, before, class)
 	providerID, _ := w.karpenters(before, class)
 	c := w.start(w.asKnown("uid-1"))
-	if err := c.Terminate(t.Context(), providerID); err != nil {
+	if err := c.Terminate(t.Context(), destroytest.Permit(providerID)); err != nil {
 		t.Fatal(err)
 	}
 	var order []string
@@ -162,7 +163,7 @@ func TestUnknownInstancesAreLeftAlone(t *testing.T) {
 	providerID, id := w.karpenters(before, class)
 	c := w.start(w.config("uid-1"))
 	calls := len(w.Sim.Calls())
-	if err := c.Terminate(t.Context(), providerID); !errors.Is(err, identity.ErrNotOurs) ||
+	if err := c.Terminate(t.Context(), destroytest.Permit(providerID)); !errors.Is(err, identity.ErrNotOurs) ||
 		!strings.Contains(err.Error(), "dovetail adopt "+id) {
 		t.Errorf("terminate: %v", err)
 	}
@@ -186,7 +187,7 @@ func TestUnknownInstancesAreLeftAlone(t *testing.T) {
 	if err := people.Release(t.Context(), all[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Terminate(t.Context(), providerID); err != nil {
+	if err := c.Terminate(t.Context(), destroytest.Permit(providerID)); err != nil {
 		t.Errorf("terminate what was released: %v", err)
 	}
 }

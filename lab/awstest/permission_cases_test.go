@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
@@ -118,7 +119,7 @@ func permissionCases() []permissionCase {
 		{"end instances", func(ctx context.Context, x *permissionFixture) error {
 			var errs []error
 			for _, id := range x.ids {
-				errs = append(errs, x.cloud.Terminate(ctx, id))
+				errs = append(errs, x.cloud.Terminate(ctx, destroytest.Permit(id)))
 			}
 			x.advancePastDelays()
 			return errors.Join(errs...)

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
@@ -224,7 +225,7 @@ func TestIsolatedVPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.advancePastDelays()
-	if err := c.Terminate(t.Context(), got.ProviderID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
+	if err := c.Terminate(t.Context(), destroytest.Permit(got.ProviderID)); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		t.Error(err)
 	}
 	if err := c.DeleteNodeClassResources(t.Context(), class); err != nil {

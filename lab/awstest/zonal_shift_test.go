@@ -15,6 +15,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
@@ -156,7 +157,7 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 	t.Run("one that EC2 does not know is not taken to be gone", func(t *testing.T) {
 		for what, ask := range map[string]func(id string) error{
 			"read":       func(id string) error { _, err := c.Get(t.Context(), id); return err },
-			"terminated": func(id string) error { return c.Terminate(t.Context(), id) },
+			"terminated": func(id string) error { return c.Terminate(t.Context(), destroytest.Permit(id)) },
 			"named":      func(id string) error { return c.Name(t.Context(), id, "node", "claim") },
 		} {
 			blind(4)
@@ -176,11 +177,11 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 		if err := c.Name(t.Context(), a, "node-a", "a"); err != nil {
 			t.Error(err)
 		}
-		if err := c.Terminate(t.Context(), a); err != nil {
+		if err := c.Terminate(t.Context(), destroytest.Permit(a)); err != nil {
 			t.Error(err)
 		}
 		w.Clock.Advance(time.Minute)
-		if err := c.Terminate(t.Context(), a); !errors.Is(err, cloudprovider.ErrNotFound) {
+		if err := c.Terminate(t.Context(), destroytest.Permit(a)); !errors.Is(err, cloudprovider.ErrNotFound) {
 			t.Errorf("once it is terminated: %v", err)
 		}
 		if got := listed(); !slices.Equal(got, sorted(a2, b)) {
@@ -188,7 +189,8 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 		}
 	})
 	t.Run("nothing is rebooted in the shifted zone", func(t *testing.T) {
-		for _, call := range []func(context.Context, string) error{c.CheckReboot, c.Reboot} {
+		reboot := func(ctx context.Context, id string) error { return c.Reboot(ctx, destroytest.Permit(id)) }
+		for _, call := range []func(context.Context, string) error{c.CheckReboot, reboot} {
 			if err := call(t.Context(), a2); err == nil || errors.Is(err, cloudprovider.ErrRebootRefused) ||
 				!strings.Contains(err.Error(), "shifted away") {
 				t.Errorf("error %v, want one that may pass", err)

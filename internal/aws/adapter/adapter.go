@@ -47,6 +47,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -87,6 +88,8 @@ type Config struct {
 	Overlay func(ctx context.Context, claim *karpv1.NodeClaim, types []*catalog.InstanceType) ([]*catalog.InstanceType, error)
 	// Fallback has the on-demand prices until the Pricing API has answered.
 	Fallback pricing.Fallback
+	// Surplus permits the termination of an instance that EC2 has launched beyond what was requested. Nil leaves it to garbage collection.
+	Surplus func(ctx context.Context, i cloudprovider.Instance) (destroy.Permit, error)
 	// Match finds the NodeClaim with a provider ID, if a Node of this API server has it, too. Such an instance without identity is
 	// adoptable. Nil finds none.
 	Match func(providerID string) identity.Match
@@ -320,7 +323,7 @@ func (l *leaves) newLauncher(cfg Config) *launch.Launcher {
 		EC2: l.ec2, Identity: cfg.Identity, Templates: l.templates, Instances: l.instances, Addresses: l.addresses,
 		UnavailableOfferings: l.unavailable,
 		Cluster:              l.cluster.Bootstrap, StrictMinValues: cfg.StrictMinValues, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now,
-		Log: cfg.Log,
+		Log: cfg.Log, Surplus: cfg.Surplus,
 	}
 	if l.reservations != nil { // a nil pointer would make an interface that is not nil
 		launching.Reservations = l.reservations

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 // rebootingEC2 records reboots and answers with an error.
@@ -71,7 +72,10 @@ func TestReboot(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			region := &rebootingEC2{owner: tc.owner, state: tc.state, err: tc.err}
 			r := &Rebooter{Instances: New(Config{EC2: region, Identity: blue, Now: time.Now, Window: batch.Window{Items: 1}}), EC2: region}
-			for i, call := range []func(context.Context, string) error{r.CheckReboot, r.Reboot} {
+			reboot := func(ctx context.Context, providerID string) error {
+				return r.Reboot(ctx, destroytest.Permit(providerID))
+			}
+			for i, call := range []func(context.Context, string) error{r.CheckReboot, reboot} {
 				err := call(t.Context(), "aws:///us-east-1a/i-0123456789abcdef0")
 				if (err == nil) != tc.rebooted || errors.Is(err, cloudprovider.ErrNotFound) != tc.notFound ||
 					errors.Is(err, cloudprovider.ErrRebootRefused) != tc.refusing {

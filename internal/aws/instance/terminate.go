@@ -16,19 +16,27 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // ErrAdopting means that an instance has just been tagged with this cluster's identity, and EC2 does not show the tag
 // yet. Retry.
 var ErrAdopting = errors.New("instance is being adopted from the previous autoscaler")
 
-// Terminate terminates one of our instances; an adoptable one is adopted first. It returns nil once termination has
-// begun, cloudprovider.ErrNotFound when the instance is terminated, and an error that is identity.ErrNotOurs when the
-// instance has another owner.
-func (s *Instances) Terminate(ctx context.Context, providerID string) error {
+// Terminate terminates one of our instances with the API server's permit, which must be for the NodeClaim that its tags name; an
+// adoptable one is adopted first. It returns nil once termination has begun, cloudprovider.ErrNotFound when the instance is terminated, an
+// error that is identity.ErrNotOurs when the instance has another owner, and destroy.ErrNotProven when it is another NodeClaim's.
+func (s *Instances) Terminate(ctx context.Context, permit destroy.Permit) error {
+	providerID, err := permit.ProviderID()
+	if err != nil {
+		return err
+	}
 	i, err := s.Get(ctx, providerID)
 	if err != nil {
 		return err
+	}
+	if err := permit.Covers(i); err != nil {
+		return fmt.Errorf("terminate: %w", err)
 	}
 	if i.State == cloudprovider.ShuttingDown {
 		return nil
@@ -58,6 +66,7 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 		s.meter.TerminationFailed(i.Zone, i.ZoneID)
 		return fmt.Errorf("terminate instance %s: %w", i.ID, err)
 	}
+	permit.Used(i)
 	s.launched.Delete(i.ID)
 	s.noteEnding(i)
 	return nil

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -145,7 +146,7 @@ func (l *Launcher) terminateSurplus(ctx context.Context, j *batchLaunch, a fleet
 		l.complete(&i, j.requests[0], j.call)
 		i.NodeClaim, i.NodeClaimUID = "", ""
 		l.cfg.Instances.RecordLaunch(i)
-		if err := l.cfg.Instances.Terminate(ctx, i.ProviderID); err != nil {
+		if err := l.terminateSurplusInstance(ctx, i); err != nil {
 			l.cfg.Log.Error(
 				"EC2 launched more instances than requested, and one was not terminated; garbage collection deletes it",
 				"instance",
@@ -157,6 +158,18 @@ func (l *Launcher) terminateSurplus(ctx context.Context, j *batchLaunch, a fleet
 		}
 		l.cfg.Log.Warn("EC2 launched more instances than requested; one was terminated", "instance", i.ID)
 	}
+}
+
+// terminateSurplusInstance terminates an instance that no NodeClaim has, with a permit.
+func (l *Launcher) terminateSurplusInstance(ctx context.Context, i cloudprovider.Instance) error {
+	if l.cfg.Surplus == nil {
+		return errors.New("nothing here may terminate it")
+	}
+	permit, err := l.cfg.Surplus(ctx, i)
+	if err != nil {
+		return err
+	}
+	return l.cfg.Instances.Terminate(ctx, permit)
 }
 
 // recreateTemplates ensures the launch templates of a batch launch again.

@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -37,10 +38,12 @@ type FleetAPI interface {
 
 // Config configures a Launcher.
 type Config struct {
-	EC2                  FleetAPI
-	Identity             identity.Identity
-	Templates            *Templates
-	Instances            *instance.Instances
+	EC2       FleetAPI
+	Identity  identity.Identity
+	Templates *Templates
+	Instances *instance.Instances
+	// Surplus permits the termination of an instance that EC2 has launched beyond what was requested. Nil leaves it to garbage collection.
+	Surplus              func(ctx context.Context, i cloudprovider.Instance) (destroy.Permit, error)
 	Addresses            *network.Addresses
 	UnavailableOfferings *unavailableofferings.Cache
 	// Cluster returns what nodes need to join the cluster.

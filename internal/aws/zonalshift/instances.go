@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // Instances are the instances of a cluster as controllers use them. While a zone is shifted away, EC2's answers about it are not
@@ -106,8 +107,12 @@ func (s *Instances) Recent(ctx context.Context, maxAge time.Duration) ([]cloudpr
 
 // Terminate terminates an instance of this cluster. It returns nil while the instance shuts down, cloudprovider.ErrNotFound once
 // it is gone, and identity.ErrNotOurs for an instance of somebody else.
-func (s *Instances) Terminate(ctx context.Context, providerID string) error {
-	return awserrors.WithoutRequestIDs(s.distrust(providerID, s.instances.Terminate(ctx, providerID)))
+func (s *Instances) Terminate(ctx context.Context, permit destroy.Permit) error {
+	providerID, err := permit.ProviderID()
+	if err != nil {
+		return err
+	}
+	return awserrors.WithoutRequestIDs(s.distrust(providerID, s.instances.Terminate(ctx, permit)))
 }
 
 // Adopt tags an adoptable instance with this cluster's identity.

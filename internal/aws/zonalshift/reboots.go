@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // Rebooter reboots instances, except in zones that the cluster is shifted away from: a fault there may be the zone's, which no
@@ -23,11 +24,15 @@ func NewRebooter(instances *Instances, rebooter *instance.Rebooter) *Rebooter {
 func (r *Rebooter) Away(providerID string) bool { return r.instances.shiftedAway(providerID) }
 
 // Reboot reboots an instance, as instance.Rebooter does. The error of an instance in a zone that is shifted away may pass.
-func (r *Rebooter) Reboot(ctx context.Context, providerID string) error {
+func (r *Rebooter) Reboot(ctx context.Context, permit destroy.Permit) error {
+	providerID, err := permit.ProviderID()
+	if err != nil {
+		return err
+	}
 	if err := r.refuse(providerID); err != nil {
 		return err
 	}
-	return r.rebooter.Reboot(ctx, providerID)
+	return r.rebooter.Reboot(ctx, permit)
 }
 
 // CheckReboot reports whether an instance may be rebooted, without rebooting it. Its errors are those of Reboot.

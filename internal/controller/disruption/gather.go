@@ -58,6 +58,9 @@ func (l *Loop) facts(ctx context.Context, in *pass.Input) (pass.Facts, error) {
 	}
 	var errs []error
 	for _, pool := range allPools(in.Snapshot) {
+		if l.Queue.Guard.Budget.Paused(ctx, pool.Name) != nil {
+			out.Paused = append(out.Paused, pool.Name)
+		}
 		if pool.Spec.Replicas != nil && pools[pool.Name] {
 			room, err := l.State.ReservedRoom(ctx, pool)
 			if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -68,7 +69,7 @@ func loop(f *controllertest.Fixture) (*Loop, *cluster.State) {
 // newLoop returns a Loop with its Queue. IDs are those of no other.
 func newLoop(f *controllertest.Fixture, c client.Client, state *cluster.State, now func() time.Time) *Loop {
 	q := &Queue{
-		Client:  c,
+		Client: c, Guard: destroytest.Guard(c, now),
 		Live:    c,
 		State:   state,
 		Events:  f.Events,
@@ -197,6 +198,7 @@ func TestRefusedDeletion(t *testing.T) {
 	l.Queue.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return refused },
 	})
+	l.Queue.Guard = destroytest.Guard(l.Queue.Client, f.Now)
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}

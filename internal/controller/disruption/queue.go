@@ -25,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
@@ -57,6 +58,7 @@ type haltChecker interface {
 // which exited had only begun to start.
 type Queue struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	// Live reads from the API server, not from the cache.
 	Live  client.Reader
 	State deletionMarks
@@ -201,10 +203,13 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 
 // paused returns why the breaker has paused such commands since this one started; empty if it has not.
 func (q *Queue) paused(ctx context.Context, c *inflight.Command) string {
-	if q.Breaker == nil {
-		return ""
-	}
 	for _, pool := range c.Pools() {
+		if err := q.Guard.Budget.Paused(ctx, pool); destroy.IsPaused(err) && c.Record.Reason != karpv1.DisruptionEmpty {
+			return err.Error()
+		}
+		if q.Breaker == nil {
+			continue
+		}
 		if why, halted := q.Breaker.Halted(ctx, pool, c.Record.Reason, c.Record.Started); halted {
 			return why
 		}
@@ -317,6 +322,15 @@ func (q *Queue) deleteCandidates(ctx context.Context, c inflight.Command) error 
 	return nil
 }
 
+// whyOf is the reason of the deletion of a command's candidates.
+func whyOf(c karpv1.DisruptionCommand) destroy.Why {
+	kind := destroy.Planned
+	if c.Reason == karpv1.DisruptionUnhealthy {
+		kind = destroy.Fault
+	}
+	return destroy.Why{Kind: kind, Reason: string(c.Reason), Decision: c.ID}
+}
+
 // deleteClaim deletes a candidate's claim.
 func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) error {
 	if q.isDeleted(claim.UID) { // the cache does not show it yet
@@ -327,7 +341,7 @@ func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karp
 	}
 	pods, surplus := cluster.Reschedulable(ctx, q.Client, claim.Status.NodeName), q.surplus(ctx, claim, e.Reason)
 	q.State.MarkForDeletion(claim.UID)
-	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	err := q.Guard.NodeClaim(ctx, claim, whyOf(e))
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone; a conflict means that another claim has its name
 		return nil
 	}

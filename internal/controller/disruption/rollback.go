@@ -14,6 +14,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
@@ -104,6 +105,9 @@ func (q *Queue) retryRollbacks(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// reasonRolledBack is the reason, in the audit, of a replacement that is not needed any more.
+const reasonRolledBack = "rolled_back"
+
 // deleteReplacement deletes a replacement. If its node runs pods that would have to move, or that are protected, it
 // stays as an ordinary node of its pool instead.
 func (q *Queue) deleteReplacement(ctx context.Context, name, id string) error {
@@ -125,7 +129,7 @@ func (q *Queue) deleteReplacement(ctx context.Context, name, id string) error {
 		}
 	}
 	q.State.MarkForDeletion(claim.UID)
-	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	err := q.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Planned, Reason: reasonRolledBack, Decision: id})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	staticcontroller "github.com/dovetail-k8s/dovetail/internal/controller/nodepool/static"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	engine "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -283,7 +284,7 @@ func TestTerminateFirstKilled(t *testing.T) {
 			f := controllertest.New(t)
 			l := firstLoop(t, f, c, fakeInstanceTypes{}, w.Now)
 			return append(actors(l), kill.Actor{Kind: &karpv1.NodePoolList{}, Reconciler: &staticcontroller.Reconciler{
-				Client: c, State: l.State.(*cluster.State), Labels: l.Labels, TerminateFirst: true, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: w.Now,
+				Client: c, Guard: destroytest.Guard(c, w.Now), State: l.State.(*cluster.State), Labels: l.Labels, TerminateFirst: true, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: w.Now,
 			}})
 		},
 		Others: replaceNodeByNode,

@@ -25,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // eventInterval sets how often an event about a lasting state is repeated.
@@ -74,6 +75,7 @@ type offerings interface {
 // Actor handles the interruption of NodeClaims. It is idempotent.
 type Actor struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	// Live reads from the API server, when the cache is stale.
 	Live    client.Reader
 	Cloud   offerings
@@ -222,7 +224,7 @@ func (a *Actor) tryDelete(ctx context.Context, claim *karpv1.NodeClaim, reason s
 	if err != nil || deleting { // the reason makes a deletion in progress hurry
 		return false, err
 	}
-	err = a.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+	err = a.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Interrupted, Reason: reason, Unchanged: true})
 	return err == nil, err
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 // queue is one in memory that behaves as SQS does: what was received is hidden for a time, and comes again unless it is
@@ -158,7 +159,7 @@ func controller(t testing.TB, c client.Client, source source, now func() time.Ti
 	return controllers{
 		queue: &Queue{
 			Source:    source,
-			Actor:     &Actor{Client: c, Live: c, Cloud: m, Events: events, Metrics: metrics, Log: log, Now: now},
+			Actor:     &Actor{Client: c, Guard: destroytest.Guard(c, now), Live: c, Cloud: m, Events: events, Metrics: metrics, Log: log, Now: now},
 			Condition: &QueueCondition{Client: c, Events: events, Log: log, Now: now}, Metrics: heard, Log: log, Now: now,
 		},
 		metrics: metrics, market: m,

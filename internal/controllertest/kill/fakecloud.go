@@ -11,6 +11,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // Instances are the instances of a scenario. They outlive processes.
@@ -151,7 +152,11 @@ func (c *Cloud) FindByClaim(_ context.Context, claim *karpv1.NodeClaim) ([]cloud
 }
 
 // Terminate begins the termination of an instance.
-func (c *Cloud) Terminate(_ context.Context, providerID string) error {
+func (c *Cloud) Terminate(_ context.Context, permit destroy.Permit) error {
+	providerID, err := permit.ProviderID()
+	if err != nil {
+		return err
+	}
 	i := c.machines.find(providerID)
 	switch {
 	case i == nil || i.State == cloudprovider.Terminated:

@@ -80,4 +80,7 @@ func withoutCommandID(c *karpv1.NodeClaim) {
 	if e, ok, err := c.DisruptionCommand(); ok && err == nil {
 		c.Annotations[karpv1.AnnotationDisruptionCommand] = fmt.Sprintf("%s/%s %v, %d", e.Reason, e.Kind, e.Candidates, len(e.Replacements))
 	}
+	if cause, found := c.DeletionCause(); found { // which of several reasons is the first may differ
+		c.Annotations[karpv1.AnnotationDeletionCause] = cause.Kind
+	}
 }

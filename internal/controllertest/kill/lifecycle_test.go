@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/registration"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 const (
@@ -66,11 +67,11 @@ func process(t *testing.T) func(w *kill.World, c client.Client, ec2 *kill.Cloud)
 		}
 		events := event.NewRecorder(&record.FakeRecorder{}, w.Now)
 		log := slog.New(slog.NewTextHandler(io.Discard, nil))
-		evictor := &termination.Evictor{Client: c, Events: events, Metrics: metrics, Log: log, Now: w.Now}
+		evictor := &termination.Evictor{Client: c, Guard: destroytest.Guard(c, w.Now), Events: events, Metrics: metrics, Log: log, Now: w.Now}
 		return []kill.Actor{
 			{
 				Kind:       &karpv1.NodeClaimList{},
-				Reconciler: &launch.Reconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now},
+				Reconciler: &launch.Reconciler{Client: c, Guard: destroytest.Guard(c, w.Now), Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now},
 			},
 			{
 				Kind: &karpv1.NodeClaimList{},
@@ -87,12 +88,12 @@ func process(t *testing.T) func(w *kill.World, c client.Client, ec2 *kill.Cloud)
 			{Kind: &karpv1.NodeClaimList{}, Reconciler: &initialization.Reconciler{Client: c, Events: events, Log: log, Now: w.Now}},
 			{
 				Kind:       &karpv1.NodeClaimList{},
-				Reconciler: &termination.ClaimReconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now},
+				Reconciler: &termination.ClaimReconciler{Client: c, Guard: destroytest.Guard(c, w.Now), Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now},
 			},
 			{
 				Kind: &corev1.NodeList{},
 				Reconciler: &termination.NodeReconciler{
-					Client:  c,
+					Client: c, Guard: destroytest.Guard(c, w.Now),
 					Cloud:   ec2,
 					Evictor: evictor,
 					Events:  events,

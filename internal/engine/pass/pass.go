@@ -68,6 +68,8 @@ type Facts struct {
 	Rooms map[string]Room `json:"rooms,omitempty"`
 	// Limits state how many replacements may start. A pool and reason that are not in it have no limit.
 	Limits []StartLimit `json:"limits,omitempty"`
+	// Paused are the NodePools of which only empty nodes are deleted, since more would have been deleted than their blast radius allows.
+	Paused []string `json:"paused,omitempty"`
 }
 
 // StartLimit is how many replacements of nodes of a pool may start for a reason now, since others have failed or have not shown yet that
@@ -256,6 +258,11 @@ func newDecider(in Input) *decider {
 	d.out = Decisions{View: d.view, Budgets: map[karpv1.DisruptionReason][]disrupt.Allowance{}}
 	for _, reason := range karpv1.DisruptionReasons() {
 		allowances := disrupt.Allowances(d.Snapshot, reason)
+		for i := range allowances {
+			if reason != karpv1.DisruptionEmpty && slices.Contains(in.Facts.Paused, allowances[i].Pool.Name) {
+				allowances[i].Allowed = 0
+			}
+		}
 		d.out.Budgets[reason], d.budgets[reason] = allowances, d.view.RemainingBudgets(allowances)
 	}
 	d.out.Costs, d.out.Unpriced = d.memory.Prices.Update(d.view)

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 const (
@@ -45,6 +46,7 @@ const (
 // Reconciler repairs Nodes.
 type Reconciler struct {
 	Client   client.Client
+	Guard    *destroy.Guard
 	Policies []cloudprovider.RepairPolicy
 	Events   *event.Recorder
 	Metrics  *metrics.Metrics
@@ -70,7 +72,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			),
 		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(patch.RequeueOnConflict(r))
+		Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
 }
 
 // conditionFacts are the fields of a node condition on which a repair depends.
@@ -231,7 +233,7 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 		}
 	}
 	pods := cluster.Reschedulable(ctx, r.Client, node.Name)
-	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
+	if err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Fault, Reason: reasonUnhealthy, Unchanged: true}); err != nil {
 		return err
 	}
 	r.Log.Info(

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 func policies() []cloudprovider.RepairPolicy {
@@ -37,7 +38,7 @@ func reconciler(t *testing.T, f *controllertest.Fixture) *Reconciler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Reconciler{Client: f.API, Policies: policies(), Events: f.Events, Metrics: f.Metrics, Repairs: repairs, Log: f.Log, Now: f.Now}
+	return &Reconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Policies: policies(), Events: f.Events, Metrics: f.Metrics, Repairs: repairs, Log: f.Log, Now: f.Now}
 }
 
 // has gives a Node a condition that has lasted since some time before the start.
@@ -329,7 +330,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			return []kill.Actor{{Kind: &corev1.NodeList{}, Reconciler: &Reconciler{
-				Client: c, Policies: policies(), Events: event.NewRecorder(record.NewFakeRecorder(100), w.Now), Metrics: metrics, Repairs: repairs,
+				Client: c, Guard: destroytest.Guard(c, w.Now), Policies: policies(), Events: event.NewRecorder(record.NewFakeRecorder(100), w.Now), Metrics: metrics, Repairs: repairs,
 				Log: slog.New(slog.DiscardHandler), Now: w.Now,
 			}}}
 		},

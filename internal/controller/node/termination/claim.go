@@ -33,6 +33,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // instancePoll is the time between two calls for a terminating instance.
@@ -45,7 +46,7 @@ const concurrency = 100
 // terminator terminates instances. Terminate returns cloudprovider.ErrNotFound once the instance is gone for good, and
 // nil while it is shutting down.
 type terminator interface {
-	Terminate(ctx context.Context, providerID string) error
+	Terminate(ctx context.Context, permit destroy.Permit) error
 	// FindByClaim returns our instances that were launched for a claim, whatever the claim's status states.
 	FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudprovider.Instance, error)
 }
@@ -53,6 +54,7 @@ type terminator interface {
 // ClaimReconciler finalizes deleted NodeClaims.
 type ClaimReconciler struct {
 	Client  client.Client
+	Guard   *destroy.Guard
 	Cloud   terminator
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
@@ -72,7 +74,7 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
 		).
 		WithOptions(r.options()).
-		Complete(patch.RequeueOnConflict(r))
+		Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
 }
 
 func (r *ClaimReconciler) options() controller.Options {
@@ -90,6 +92,9 @@ func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	}
 	if annotated, err := r.setDeadline(ctx, claim); annotated || err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := r.Guard.MayDrain(ctx, claim); err != nil {
+		return reconcile.Result{}, err
 	}
 	if waiting, err := r.deleteNodes(ctx, claim); waiting || err != nil {
 		return reconcile.Result{}, err
@@ -146,7 +151,7 @@ func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeCla
 		if nodes[i].DeletionTimestamp != nil {
 			continue
 		}
-		if err := r.Client.Delete(ctx, &nodes[i], client.Preconditions{UID: &nodes[i].UID}); client.IgnoreNotFound(err) != nil {
+		if err := r.Guard.Node(ctx, &nodes[i], destroy.WhyOf(claim)); err != nil {
 			return false, err
 		}
 	}
@@ -159,7 +164,7 @@ func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim
 	if claim.Status.ProviderID == "" {
 		return r.terminateStray(ctx, claim)
 	}
-	err = r.Cloud.Terminate(ctx, claim.Status.ProviderID)
+	err = r.terminateInstance(ctx, claim, claim.Status.ProviderID)
 	if err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		before := claim.DeepCopy()
 		if r.Events.Warn(claim, reasonTerminationFailed, "%s", recordFailure(claim, err, r.Now())); !equality.Semantic.DeepEqual(
@@ -175,6 +180,15 @@ func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim
 	return gone, markTerminating(ctx, r.Client, claim, r.Now())
 }
 
+// terminateInstance terminates an instance of a claim that is being deleted.
+func (r *ClaimReconciler) terminateInstance(ctx context.Context, claim *karpv1.NodeClaim, providerID string) error {
+	permit, err := r.Guard.OfClaim(ctx, claim, providerID)
+	if err != nil {
+		return err
+	}
+	return r.Cloud.Terminate(ctx, permit)
+}
+
 func (r *ClaimReconciler) terminateStray(ctx context.Context, claim *karpv1.NodeClaim) (gone bool, err error) {
 	instances, err := r.Cloud.FindByClaim(ctx, claim)
 	if err != nil {
@@ -182,7 +196,7 @@ func (r *ClaimReconciler) terminateStray(ctx context.Context, claim *karpv1.Node
 	}
 	gone = true
 	for _, i := range instances {
-		if err := r.Cloud.Terminate(ctx, i.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
+		if err := r.terminateInstance(ctx, claim, i.ProviderID); !errors.Is(err, cloudprovider.ErrNotFound) {
 			if err != nil {
 				return false, err
 			}

@@ -18,6 +18,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 // ec2 answers calls about one instance from a script; the last answer is repeated.
@@ -34,7 +36,11 @@ func (e *ec2) Get(context.Context, string) (cloudprovider.Instance, error) {
 	return cloudprovider.Instance{}, e.get
 }
 
-func (e *ec2) Terminate(ctx context.Context, providerID string) error {
+func (e *ec2) Terminate(ctx context.Context, permit destroy.Permit) error {
+	providerID, err := permit.ProviderID()
+	if err != nil {
+		return err
+	}
 	e.terminated = append(e.terminated, providerID)
 	if e.hangs {
 		<-ctx.Done()
@@ -55,7 +61,7 @@ func (e *ec2) FindByClaim(context.Context, *karpv1.NodeClaim) ([]cloudprovider.I
 }
 
 func claimReconciler(f *controllertest.Fixture, e *ec2) *ClaimReconciler {
-	return &ClaimReconciler{Client: f.API, Cloud: e, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &ClaimReconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Cloud: e, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
 var errGone = []error{cloudprovider.ErrNotFound}

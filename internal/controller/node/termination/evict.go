@@ -10,16 +10,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
@@ -27,6 +27,7 @@ import (
 // the others.
 type Evictor struct {
 	Client  client.Client
+	Guard   *destroy.Guard
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
@@ -55,6 +56,13 @@ type Cause struct {
 	Reason string
 	// Decision is the ID of the decision that removes the node; empty if it was no decision of ours.
 	Decision string
+	// Kind is the kind of the reason, Pool the node's NodePool: while deletions of the pool are paused, pods stay if the kind has a limit.
+	Kind destroy.Kind
+	Pool string
+}
+
+func (c Cause) why() destroy.Why {
+	return destroy.Why{Kind: c.Kind, Reason: c.Reason, Decision: c.Decision}
 }
 
 func (c Cause) String() string {
@@ -130,7 +138,8 @@ func (e *Evictor) RequestUntil(pod *corev1.Pod, node *corev1.Node, reason string
 		e.mu.Unlock()
 		return
 	}
-	e.requests[key] = eviction{node: node, cause: Cause{Reason: reason}, until: &until}
+	cause := Cause{Reason: reason, Kind: destroy.Fault, Pool: node.Labels[karpv1.LabelNodePool]}
+	e.requests[key] = eviction{node: node, cause: cause, until: &until}
 	e.mu.Unlock()
 	e.queue.Add(key)
 }
@@ -186,6 +195,9 @@ func (e *Evictor) evict(ctx context.Context, key podKey, request eviction) (done
 	if err != nil {
 		return false
 	}
+	if request.cause.Kind.Limited() && e.Guard.Budget.Paused(ctx, request.cause.Pool) != nil {
+		return false
+	}
 	leave := drain.Request{Pod: pod, Deadline: request.deadline, Until: request.until}
 	switch action, grace := leave.Next(e.Now()); action {
 	case drain.Delete:
@@ -202,10 +214,7 @@ func (e *Evictor) evict(ctx context.Context, key podKey, request eviction) (done
 
 // callEviction calls the eviction API, which refuses while a PodDisruptionBudget does not allow the eviction.
 func (e *Evictor) callEviction(ctx context.Context, pod *corev1.Pod, request eviction) (done bool) {
-	err := e.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-	})
+	err := e.Guard.Evict(ctx, pod, request.cause.why())
 	if err == nil {
 		e.Metrics.Evictions.WithLabelValues("200").Inc()
 		e.Metrics.PodsDrained.WithLabelValues(request.cause.Reason).Inc()
@@ -218,8 +227,10 @@ func (e *Evictor) callEviction(ctx context.Context, pod *corev1.Pod, request evi
 		e.Metrics.Evictions.WithLabelValues(strconv.Itoa(int(s.Status().Code))).Inc()
 	}
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case apierrors.IsNotFound(err):
 		return true
+	case apierrors.IsConflict(err):
+		return false // the pod has changed since it was read, or another has its name: the next attempt reads it
 	case apierrors.IsTooManyRequests(err):
 		e.Events.Warn(
 			request.node,
@@ -257,7 +268,7 @@ func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, request eviction, 
 		granted,
 		own,
 	)
-	err := e.Client.Delete(ctx, pod, client.GracePeriodSeconds(granted), client.Preconditions{UID: &pod.UID})
+	err := e.Guard.Pod(ctx, pod, granted, request.cause.why())
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
@@ -43,12 +44,13 @@ const (
 // instances reads and terminates instances.
 type instances interface {
 	Get(ctx context.Context, providerID string) (cloudprovider.Instance, error)
-	Terminate(ctx context.Context, providerID string) error
+	Terminate(ctx context.Context, permit destroy.Permit) error
 }
 
 // NodeReconciler drains and terminates deleted Nodes of ours.
 type NodeReconciler struct {
 	Client  client.Client
+	Guard   *destroy.Guard
 	Cloud   instances
 	Evictor *Evictor
 	Events  *event.Recorder
@@ -69,13 +71,16 @@ func (r *NodeReconciler) Register(mgr manager.Manager) error {
 		Named("node.termination").
 		For(&corev1.Node{}, builder.WithPredicates(eventfilter.Deleting(), eventfilter.IgnoreHeartbeats())).
 		WithOptions(r.options()).
-		Complete(patch.RequeueOnConflict(r))
+		Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
 }
 
 // options retry a failed termination soon: the node's deadline does not wait.
 func (r *NodeReconciler) options() controller.Options {
 	return eventfilter.BackoffOptions(concurrency, 100*time.Millisecond, 10*time.Second)
 }
+
+// reasonNodeDeleted is the reason, in the audit, of a claim that goes with its node.
+const reasonNodeDeleted = "its Node was deleted"
 
 // step is one stage of a node's termination. It returns when to run it again; zero when it is done.
 type step func(ctx context.Context, t *termination) (wait time.Duration, err error)
@@ -114,11 +119,15 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if t.claim != nil && t.claim.DeletionTimestamp == nil {
-		if err := r.Client.Delete(ctx, t.claim, client.Preconditions{UID: &t.claim.UID}); client.IgnoreNotFound(err) != nil {
+		why := destroy.Why{Kind: destroy.Requested, Reason: reasonNodeDeleted}
+		if err := r.Guard.NodeClaim(ctx, t.claim, why); client.IgnoreNotFound(err) != nil {
 			return reconcile.Result{}, err
 		}
 	}
 	if t.gone = r.instanceGone(ctx, t); !t.gone {
+		if err := r.Guard.MayDrain(ctx, t.claim); err != nil {
+			return reconcile.Result{}, err
+		}
 		wait, err := r.proceed(ctx, t)
 		if wait > 0 || err != nil {
 			return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
@@ -260,10 +269,11 @@ func (r *NodeReconciler) request(t *termination, step drain.Step) {
 
 // causeOf returns why the pods of a claim's node have to leave; the claim may be nil.
 func causeOf(claim *karpv1.NodeClaim) Cause {
-	out := Cause{Reason: "Forceful Termination"}
+	out := Cause{Reason: "Forceful Termination", Kind: destroy.Requested}
 	if claim == nil {
 		return out
 	}
+	out.Kind, out.Pool = destroy.WhyOf(claim).Kind, claim.Labels[karpv1.LabelNodePool]
 	if c, ok := condition.Get(claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
 		out.Reason = c.Reason
 	}
@@ -346,7 +356,10 @@ func (r *NodeReconciler) terminate(ctx context.Context, t *termination) (time.Du
 	}
 	limited, cancel := context.WithTimeout(ctx, terminateTimeout)
 	defer cancel()
-	err := r.Cloud.Terminate(limited, t.claim.Status.ProviderID)
+	permit, err := r.Guard.OfClaim(limited, t.claim, t.claim.Status.ProviderID)
+	if err == nil {
+		err = r.Cloud.Terminate(limited, permit)
+	}
 	if errors.Is(err, cloudprovider.ErrNotFound) {
 		t.gone = true
 		return 0, nil

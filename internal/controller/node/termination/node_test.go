@@ -25,11 +25,12 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
 func nodeReconciler(f *controllertest.Fixture, e *ec2) *NodeReconciler {
-	return &NodeReconciler{Client: f.API, Cloud: e, Evictor: evictor(f), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &NodeReconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Cloud: e, Evictor: evictor(f), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
 // leaving is a claim and its Node that are being deleted.
@@ -278,6 +279,7 @@ func closedThoughHeld(t *testing.T) {
 	r := nodeReconciler(f, &ec2{})
 	var c calls
 	r.Evictor.Client = refusing(f, &c, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"))
+	r.Evictor.Guard = destroytest.Guard(r.Evictor.Client, f.Now)
 	f.Reconcile(r, "node-a")
 	n := f.Node("node-a")
 	if diff := cmp.Diff([]string{"karpenter.sh/disrupted:NoSchedule"}, controllertest.Taints(n)); diff != "" ||

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // heldRecheck is the time between two looks at an expired claim that must stay.
@@ -33,6 +34,7 @@ type keeper interface {
 // PodDisruptionBudgets. Only while new nodes of its pool fail a claim stays: its pods would get such a node.
 type Reconciler struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	// Keeper may be nil: then every expired claim goes.
 	Keeper  keeper
 	Events  *event.Recorder
@@ -43,7 +45,8 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).Complete(patch.RequeueOnConflict(r))
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).
+		Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
 }
 
 // Reconcile deletes the claim if it has expired, or requeues it for the time when it will.
@@ -71,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	pods := cluster.Reschedulable(ctx, r.Client, claim.Status.NodeName)
 	// The resource version keeps a claim that is already being deleted from being counted twice.
-	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
+	if err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Expired, Reason: "expired", Unchanged: true}); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Log.Debug("deleting expired nodeclaim", "NodeClaim", claim.Name)

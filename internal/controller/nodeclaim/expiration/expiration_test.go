@@ -11,6 +11,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 func TestExpire(t *testing.T) {
@@ -46,7 +47,7 @@ func TestExpire(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Claim("a", tt.change, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = tt.after }))
 			f.Clock = f.Clock.Add(tt.age)
-			result := f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
+			result := f.Reconcile(&Reconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
 			if expired := f.Claim("a").DeletionTimestamp != nil; expired != tt.expires || result.RequeueAfter != tt.wait {
 				t.Errorf("expired %v, is requeued after %v; want %v, %v", expired, result.RequeueAfter, tt.expires, tt.wait)
 			}
@@ -62,7 +63,7 @@ func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 	}))
 	f.Clock = f.Clock.Add(time.Hour)
 	stale := f.Claim("a")
-	r := &Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	r := &Reconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "a")
 	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -93,7 +94,7 @@ func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
 		controllertest.Pod("web-3", "node-b"),
 	)
 	f.Clock = f.Clock.Add(time.Hour)
-	f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
+	f.Reconcile(&Reconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
 	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("expired", "general", "", "", "graceful")); got != 2 {
 		t.Errorf("counted %v pods", got)
 	}
@@ -111,7 +112,7 @@ func TestAnExpiredClaimStaysWhileNewNodesFail(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }))
 	f.Clock = f.Clock.Add(time.Hour)
 	k := &fakeKeeper{"2 of the last 2 new nodes failed"}
-	r := &Reconciler{Client: f.API, Keeper: k, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	r := &Reconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Keeper: k, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 	if got := f.Reconcile(r, "a"); got.RequeueAfter != time.Minute || f.Claim("a").DeletionTimestamp != nil {
 		t.Errorf("is requeued after %v, deleted at %v", got.RequeueAfter, f.Claim("a").DeletionTimestamp)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/blastradius"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // heldBackInterval is the time until the next pass after one that held claims back: long enough for a person to notice
@@ -40,9 +41,13 @@ type describer interface {
 	Get(ctx context.Context, providerID string) (cloudprovider.Instance, error)
 }
 
+// reasonCollected is the reason on metrics and in the audit.
+const reasonCollected = "garbage_collected"
+
 // Claims deletes registered NodeClaims without an instance.
 type Claims struct {
 	Client  client.Client
+	Guard   *destroy.Guard
 	Cloud   describer
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
@@ -185,7 +190,7 @@ func (c *Claims) confirmGone(ctx context.Context, claim *karpv1.NodeClaim) (bool
 
 func (c *Claims) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	pods := cluster.Reschedulable(ctx, c.Client, claim.Status.NodeName)
-	err := c.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	err := c.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Fault, Reason: reasonCollected})
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -196,7 +201,7 @@ func (c *Claims) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 		"provider-id",
 		claim.Status.ProviderID,
 	)
-	c.Metrics.Disrupted(claim, "garbage_collected")
-	c.Metrics.PodsDisrupted(claim, "garbage_collected", pods)
+	c.Metrics.Disrupted(claim, reasonCollected)
+	c.Metrics.PodsDisrupted(claim, reasonCollected, pods)
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 func TestOrphanedClaims(t *testing.T) {
@@ -60,7 +61,7 @@ func TestOrphanedClaims(t *testing.T) {
 			if tt.there {
 				fleet.instances = []cloudprovider.Instance{{ProviderID: tt.claim.Status.ProviderID}}
 			}
-			c := &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}
+			c := &Claims{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}
 			if _, err := c.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +86,7 @@ func TestCollectInstances(t *testing.T) {
 		},
 	}
 	c := &Instances{
-		Client:  f.API,
+		Client: f.API, Guard: destroytest.Guard(f.API, f.Now),
 		Live:    live.API,
 		Cloud:   fleet,
 		Events:  f.Events,
@@ -116,7 +117,7 @@ func aWorldWithoutInstances(t *testing.T, n int) (*Claims, *fakeFleet, *controll
 		)
 	}
 	f, fleet := controllertest.New(t, objects...), &fakeFleet{}
-	return &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}, fleet, f
+	return &Claims{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}, fleet, f
 }
 
 // The instances of a hundred claims are gone at once. The claims are deleted a few at a time, the others have an event
@@ -183,7 +184,7 @@ func TestKilledWhileCollecting(t *testing.T) {
 		},
 		Process: func(_ *kill.World, c client.Client, ec2 *kill.Cloud) []kill.Actor {
 			f := controllertest.New(t)
-			collect := &Claims{Client: c, Cloud: ec2, Events: f.Events, Metrics: f.Metrics, Log: f.Log}
+			collect := &Claims{Client: c, Guard: destroytest.Guard(c, time.Now), Cloud: ec2, Events: f.Events, Metrics: f.Metrics, Log: f.Log}
 			return []kill.Actor{{Kind: &karpv1.NodeClaimList{}, Reconciler: kill.Pass(func(ctx context.Context) error {
 				_, err := collect.pass(ctx)
 				return err

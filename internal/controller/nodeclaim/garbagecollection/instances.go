@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/blastradius"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 const (
@@ -45,13 +46,14 @@ type fleet interface {
 	lister
 	// Recent is List, or a listing that began at most maxAge ago. The instances are shared, and must not be changed.
 	Recent(ctx context.Context, maxAge time.Duration) ([]cloudprovider.Instance, error)
-	Terminate(ctx context.Context, providerID string) error
+	Terminate(ctx context.Context, permit destroy.Permit) error
 	Launching(claimUID string) bool
 }
 
 // Instances terminates instances of ours that belong to no NodeClaim.
 type Instances struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	// Live reads from the API server: a claim that the cache lacks must not cost an instance.
 	Live    client.Reader
 	Cloud   fleet
@@ -191,7 +193,11 @@ func orphaned(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now
 
 // terminate terminates an orphaned instance and deletes its Node, if it has one.
 func (c *Instances) terminate(ctx context.Context, i cloudprovider.Instance) error {
-	if err := c.Cloud.Terminate(ctx, i.ProviderID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
+	permit, err := c.Guard.OfNoClaim(ctx, i)
+	if err != nil {
+		return err
+	}
+	if err := c.Cloud.Terminate(ctx, permit); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		return err
 	}
 	c.Log.Info("garbage collected cloudprovider instance", "provider-id", i.ProviderID)
@@ -200,7 +206,7 @@ func (c *Instances) terminate(ctx context.Context, i cloudprovider.Instance) err
 		return err
 	}
 	for n := range nodes {
-		err = errors.Join(err, client.IgnoreNotFound(c.Client.Delete(ctx, &nodes[n], client.Preconditions{UID: &nodes[n].UID})))
+		err = errors.Join(err, c.Guard.Node(ctx, &nodes[n], destroy.Why{Kind: destroy.Fault, Reason: reasonCollected}))
 	}
 	return err
 }

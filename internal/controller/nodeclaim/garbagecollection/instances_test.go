@@ -17,6 +17,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 var now = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -154,7 +156,11 @@ func (f *fakeFleet) Recent(ctx context.Context, maxAge time.Duration) ([]cloudpr
 	return f.List(ctx)
 }
 
-func (f *fakeFleet) Terminate(_ context.Context, providerID string) error {
+func (f *fakeFleet) Terminate(_ context.Context, permit destroy.Permit) error {
+	providerID, err := permit.ProviderID()
+	if err != nil {
+		return err
+	}
 	f.terminated = append(f.terminated, providerID)
 	return cloudprovider.ErrNotFound
 }
@@ -180,7 +186,7 @@ func fleetOf(n, orphans int) (*fakeFleet, []client.Object) {
 func collector(t *testing.T, fleet *fakeFleet, objects ...client.Object) (*Instances, *controllertest.Fixture) {
 	f := controllertest.New(t, objects...)
 	return &Instances{
-		Client:  f.API,
+		Client: f.API, Guard: destroytest.Guard(f.API, f.Now),
 		Live:    f.API,
 		Cloud:   fleet,
 		Events:  f.Events,

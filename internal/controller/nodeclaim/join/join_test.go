@@ -18,6 +18,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 func uid(s string) types.UID { return types.UID(s) }
@@ -63,7 +64,7 @@ func (o *fakeCloud) LaunchInBatch(
 	o.launched++
 	return cloudprovider.Launched{}, o.err
 }
-func (o *fakeCloud) Terminate(context.Context, string) error { return nil }
+func (o *fakeCloud) Terminate(context.Context, destroy.Permit) error { return nil }
 
 // launched is a claim with an instance that runs since the fixture's start.
 func launched(name string, pods ...string) *karpv1.NodeClaim {

@@ -11,6 +11,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // provider is the cloud that a LaunchGuard wraps.
@@ -24,7 +25,7 @@ type provider interface {
 		class *awsv1.EC2NodeClass,
 		annotate func(ctx context.Context, mark string) error,
 	) (cloudprovider.Launched, error)
-	Terminate(ctx context.Context, providerID string) error
+	Terminate(ctx context.Context, permit destroy.Permit) error
 	// JoinScopes returns what the instances of a class share with others.
 	JoinScopes(class *awsv1.EC2NodeClass) []string
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // concurrency sets how many claims are launched at once. Launches mostly wait for EC2, and launches that wait together
@@ -46,13 +47,14 @@ type launcher interface {
 		class *awsv1.EC2NodeClass,
 		annotate func(ctx context.Context, mark string) error,
 	) (cloudprovider.Launched, error)
-	Terminate(ctx context.Context, providerID string) error
+	Terminate(ctx context.Context, permit destroy.Permit) error
 }
 
 // Reconciler launches NodeClaims. If the process is killed between two of its steps, the next run finds the instance
 // that the last one launched.
 type Reconciler struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	// Pods are the pods of the informers; nil reads them with Client.
 	Pods  cluster.Pods
 	Cloud launcher
@@ -161,7 +163,11 @@ func (r *Reconciler) terminateOrphan(ctx context.Context, claim *karpv1.NodeClai
 		"provider-id",
 		providerID,
 	)
-	if err := r.Cloud.Terminate(ctx, providerID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
+	permit, err := r.Guard.OfLaunch(ctx, claim, providerID)
+	if err != nil {
+		return err
+	}
+	if err := r.Cloud.Terminate(ctx, permit); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		return fmt.Errorf("terminate the instance of node claim %q, which is gone: %w", claim.Name, err)
 	}
 	return nil
@@ -307,7 +313,7 @@ func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err er
 func (r *Reconciler) delete(ctx context.Context, claim *karpv1.NodeClaim, reason string, cause error) error {
 	r.Log.Error("failed launching nodeclaim", "NodeClaim", claim.Name, "error", cause)
 	// The resource version rejects the deletion if another process has launched the claim meanwhile.
-	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
+	err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Fault, Reason: reason, Unchanged: true})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -22,6 +22,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 // fakeCloud launches one instance, or returns why not.
@@ -59,13 +61,17 @@ func (s *fakeCloud) LaunchInBatch(
 	}, nil
 }
 
-func (s *fakeCloud) Terminate(_ context.Context, providerID string) error {
+func (s *fakeCloud) Terminate(_ context.Context, permit destroy.Permit) error {
+	providerID, err := permit.ProviderID()
+	if err != nil {
+		return err
+	}
 	s.terminated = append(s.terminated, providerID)
 	return nil
 }
 
 func reconciler(f *controllertest.Fixture, s *fakeCloud) *Reconciler {
-	return &Reconciler{Client: f.API, Cloud: s, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Cloud: s, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 }
 
 func TestLaunch(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -44,6 +45,7 @@ type healthTracker interface {
 // Reconciler deletes NodeClaims that exceed a timeout.
 type Reconciler struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	Health healthTracker
 	Events *event.Recorder
 	// LaunchTimeout states how long a launch may take.
@@ -64,7 +66,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	).WithOptions(
 		eventfilter.BackoffOptions(1, time.Second, time.Minute),
 	).Complete(
-		patch.RequeueOnConflict(r),
+		destroy.Requeue(patch.RequeueOnConflict(r)),
 	)
 }
 
@@ -94,7 +96,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	r.Log.Info("terminating due to timeout", "NodeClaim", claim.Name, "timeout", d.timeout, "reason", d.reason)
-	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
+	if err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Fault, Reason: d.reason, Unchanged: true}); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	r.Metrics.Disrupted(claim, d.reason)

@@ -18,11 +18,12 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 func reconciler(f *controllertest.Fixture) *Reconciler {
 	return &Reconciler{
-		Client: f.API, Health: health.NewTracker(f.API, f.Now), Events: f.Events, LaunchTimeout: LaunchTimeout, Metrics: f.Metrics, Log: f.Log,
+		Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Health: health.NewTracker(f.API, f.Now), Events: f.Events, LaunchTimeout: LaunchTimeout, Metrics: f.Metrics, Log: f.Log,
 		Now: f.Now,
 	}
 }

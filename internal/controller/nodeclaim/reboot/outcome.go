@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // observe waits until the node has booted anew, lifts the fence, and stops the reboot when the node is Ready.
@@ -89,7 +90,7 @@ func (r *Reconciler) fail(ctx context.Context, a *attempt, result, why string) e
 			return err
 		}
 	}
-	err := r.Client.Delete(ctx, a.claim, client.Preconditions{UID: &a.claim.UID, ResourceVersion: &a.claim.ResourceVersion})
+	err := r.Guard.NodeClaim(ctx, a.claim, destroy.Why{Kind: destroy.Fault, Reason: result, Unchanged: true})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // The limits of the phases. Those of Karpenter are the first four.
@@ -64,7 +65,7 @@ const (
 // rebooter reboots instances. The error is cloudprovider.ErrNotFound if the instance is gone, and
 // cloudprovider.ErrRebootRefused if a repetition is pointless.
 type rebooter interface {
-	Reboot(ctx context.Context, providerID string) error
+	Reboot(ctx context.Context, permit destroy.Permit) error
 	// Away reports whether the cluster is shifted away from the instance's zone: nothing is rebooted there.
 	Away(providerID string) bool
 }
@@ -79,6 +80,7 @@ type evictor interface {
 // Reconciler takes reboots through their phases.
 type Reconciler struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	// Live reads from the API server.
 	Live    client.Reader
 	Cloud   rebooter
@@ -99,7 +101,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
 		).
 		WithOptions(eventfilter.BackoffOptions(10, time.Second, time.Minute)).
-		Complete(patch.RequeueOnConflict(r))
+		Complete(destroy.Requeue(patch.RequeueOnConflict(r)))
 }
 
 // attempt is a reboot in progress.
@@ -206,10 +208,14 @@ func (r *Reconciler) issue(ctx context.Context, a *attempt) (time.Duration, erro
 	if at := a.record.CalledAt; at != nil && now.Before(at.Add(outcomeWait)) {
 		return min(poll, at.Add(outcomeWait).Sub(now)), nil
 	}
+	permit, err := r.Guard.ForReboot(ctx, a.claim)
+	if err != nil {
+		return 0, err
+	}
 	if err := r.recordCall(ctx, a, now); err != nil {
 		return 0, err
 	}
-	err := r.Cloud.Reboot(ctx, a.claim.Status.ProviderID)
+	err = r.Cloud.Reboot(ctx, permit)
 	switch {
 	case err == nil:
 		return poll, r.markIssued(ctx, a)

@@ -22,6 +22,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 // fakeCloud counts calls and answers with err; a call that succeeds gives the node a new boot ID if boots is set.
@@ -34,7 +36,7 @@ type fakeCloud struct {
 
 func (c *fakeCloud) Away(string) bool { return c.away }
 
-func (c *fakeCloud) Reboot(context.Context, string) error {
+func (c *fakeCloud) Reboot(context.Context, destroy.Permit) error {
 	c.calls++
 	if c.err == nil && c.boots != nil {
 		c.boots()
@@ -83,8 +85,8 @@ func (w *world) restart() {
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	w.Do(err)
 	w.r = &Reconciler{
-		Client: w.API, Live: w.API, Cloud: w.cloud, Events: w.Events, Metrics: metrics, Log: w.Log, Now: w.Now,
-		Evictor: &termination.Evictor{Client: w.API, Events: w.Events, Metrics: w.Fixture.Metrics, Log: w.Log, Now: w.Now},
+		Client: w.API, Guard: destroytest.Guard(w.API, w.Now), Live: w.API, Cloud: w.cloud, Events: w.Events, Metrics: metrics, Log: w.Log, Now: w.Now,
+		Evictor: &termination.Evictor{Client: w.API, Guard: destroytest.Guard(w.API, w.Now), Events: w.Events, Metrics: w.Fixture.Metrics, Log: w.Log, Now: w.Now},
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // interval is the time between two comparisons of claims with their reservations. EC2 terminates the instances of a
@@ -40,6 +41,7 @@ type lister interface {
 // Loop checks all claims in reservations.
 type Loop struct {
 	Client  client.Client
+	Guard   *destroy.Guard
 	Cloud   lister
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
@@ -122,7 +124,7 @@ func outlivesReservation(claim *karpv1.NodeClaim, i cloudprovider.Instance) bool
 }
 
 func (l *Loop) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
-	if err := l.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); err != nil {
+	if err := l.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Interrupted, Reason: reasonExpiring}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	l.Log.Info(

@@ -14,6 +14,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
 // fleet is a cloud with these instances.
@@ -89,7 +90,7 @@ func TestEndOfAReservation(t *testing.T) {
 				tc.instance.ProviderID = claim.Status.ProviderID
 			}
 			f := controllertest.New(t, class, claim, node)
-			l := &Loop{Client: f.API, Cloud: fleet{tc.instance}, Metrics: f.Metrics, Log: f.Log}
+			l := &Loop{Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Cloud: fleet{tc.instance}, Metrics: f.Metrics, Log: f.Log}
 			for range 2 {
 				f.Do(l.pass(t.Context()))
 			}
@@ -130,7 +131,7 @@ func TestNodeIsRelabeledBeforeItsClaim(t *testing.T) {
 		},
 	)
 	l := &Loop{
-		Client:  api,
+		Client: api, Guard: destroytest.Guard(api, f.Now),
 		Cloud:   fleet{{ProviderID: claim.Status.ProviderID, Owner: cloudprovider.Ours, CapacityType: "on-demand"}},
 		Metrics: f.Metrics,
 		Log:     f.Log,

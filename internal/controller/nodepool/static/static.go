@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -66,6 +67,7 @@ type fleet interface {
 // Reconciler keeps pools at their number of replicas. It never reconciles one pool concurrently.
 type Reconciler struct {
 	Client client.Client
+	Guard  *destroy.Guard
 	State  fleet
 	Labels requirement.Labels
 	// TerminateFirst is the feature gate TerminateFirstDrift: drifted nodes may go before their replacements come.
@@ -86,7 +88,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		For(&karpv1.NodePool{}).
 		Watches(&karpv1.NodeClaim{}, handler.EnqueueRequestsFromMapFunc(poolOf), builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(r)
+		Complete(destroy.Requeue(r))
 }
 
 // poolOf maps a claim to its pool.
@@ -260,6 +262,9 @@ func (r *Reconciler) createOne(ctx context.Context, b batch) error {
 	return nil
 }
 
+// reasonFewerReplicas is the reason, in the audit, of nodes beyond the replicas of their pool.
+const reasonFewerReplicas = "fewer_replicas"
+
 // deleteClaims deletes the claims of nodes; the termination controller drains them.
 func (r *Reconciler) deleteClaims(ctx context.Context, pool *karpv1.NodePool, nodes []*snapshot.Node) error {
 	errs := make([]error, len(nodes))
@@ -279,7 +284,7 @@ func (r *Reconciler) deleteClaim(ctx context.Context, pool *karpv1.NodePool, n *
 	claim := &karpv1.NodeClaim{}
 	claim.Name, claim.UID = n.Claim, n.ClaimUID
 	r.State.MarkForDeletion(claim.UID)
-	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Planned, Reason: reasonFewerReplicas})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another claim reuses its name
 		return nil
 	}

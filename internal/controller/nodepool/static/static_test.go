@@ -22,6 +22,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	engine "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
@@ -31,7 +32,7 @@ func state(f *controllertest.Fixture) *cluster.State {
 
 func reconciler(f *controllertest.Fixture) *Reconciler {
 	return &Reconciler{
-		Client:  f.API,
+		Client: f.API, Guard: destroytest.Guard(f.API, f.Now),
 		State:   state(f),
 		Labels:  engine.World(nil).Labels,
 		Events:  f.Events,
@@ -237,6 +238,7 @@ func TestDeleteFails(t *testing.T) {
 			return api.Delete(ctx, o, opts...)
 		},
 	})
+	r.Guard = destroytest.Guard(r.Client, f.Now)
 	if _, err := f.Try(r, "general"); !errors.Is(err, refused) {
 		t.Errorf("error %v, want %v", err, refused)
 	}

@@ -47,27 +47,13 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr)
 	if r.Triggers != nil {
-		b = b.WatchesRawSource(source.Channel(r.Triggers, handler.EnqueueRequestsFromMapFunc(r.allPools)))
+		b = b.WatchesRawSource(source.Channel(r.Triggers, handler.EnqueueRequestsFromMapFunc(cluster.AllPools(r.Client))))
 	}
 	return b.
 		Named("nodepool.readiness").
 		For(&karpv1.NodePool{}).
 		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(cluster.PoolRequests(mgr.GetClient()))).
 		Complete(patch.RequeueOnConflict(r))
-}
-
-// allPools returns a request for every pool.
-func (r *Reconciler) allPools(ctx context.Context, _ client.Object) []reconcile.Request {
-	var pools karpv1.NodePoolList
-	if err := r.Client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
-		r.Log.Error("listing NodePools to check them again", "error", err)
-		return nil
-	}
-	out := make([]reconcile.Request, 0, len(pools.Items))
-	for i := range pools.Items {
-		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pools.Items[i])})
-	}
-	return out
 }
 
 // Reconcile validates the pool, checks its node class, and warns about fields without effect.

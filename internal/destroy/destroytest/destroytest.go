@@ -1,0 +1,44 @@
+// Package destroytest has a Guard and permits for tests of those who delete: EC2 describes each instance as ours, and nothing is limited.
+package destroytest
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
+)
+
+// Guard returns a Guard that deletes through c.
+func Guard(c client.Client, now func() time.Time) *destroy.Guard {
+	return &destroy.Guard{Client: c, Live: c, Cloud: ours{}, Budget: Budget(now), Log: slog.New(slog.DiscardHandler), Now: now}
+}
+
+// Budget returns a Budget without limits.
+func Budget(now func() time.Time) *destroy.Budget {
+	return destroy.NewBudget(destroy.BudgetConfig{
+		Limits: destroy.Limits{}, Store: &destroy.Memory{}, Now: now,
+		Fleet: func(context.Context) (destroy.Fleet, map[string]*karpv1.NodePool, error) { return nil, nil, nil },
+	})
+}
+
+// Permit returns a permit for an instance without a claim.
+func Permit(providerID string) destroy.Permit {
+	permit, err := Guard(nil, time.Now).OfNoClaim(context.Background(), cloudprovider.Instance{ProviderID: providerID})
+	if err != nil {
+		panic(err) // only an error of this package
+	}
+	return permit
+}
+
+// ours describes any instance as ours.
+type ours struct{}
+
+// Get implements destroy.Cloud.
+func (ours) Get(_ context.Context, providerID string) (cloudprovider.Instance, error) {
+	return cloudprovider.Instance{ProviderID: providerID, Owner: cloudprovider.Ours, State: cloudprovider.Running}, nil
+}

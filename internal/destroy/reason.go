@@ -1,0 +1,51 @@
+package destroy
+
+import (
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+)
+
+// Kind groups reasons that share a limit.
+type Kind string
+
+// The kinds.
+const (
+	// Planned deletions are decided: consolidation, drift, emptiness, fewer replicas.
+	Planned Kind = "planned"
+	// Fault is what looks broken: nodes that are not healthy, do not become ready, or have lost their instance or NodeClaim.
+	Fault Kind = "fault"
+	// Expired is the end of expireAfter.
+	Expired Kind = "expired"
+	// Interrupted instances are taken by EC2, whatever this controller does. They are not limited.
+	Interrupted Kind = "interrupted"
+	// Requested deletions are those of people. They are not limited.
+	Requested Kind = "requested"
+)
+
+// Limited reports whether deletions of the kind have a limit.
+func (k Kind) Limited() bool { return k == Planned || k == Fault || k == Expired }
+
+// Why is the reason of a deletion.
+type Why struct {
+	Kind Kind
+	// Reason is Karpenter's where it has one, as on its metrics: Drifted, expired, garbage_collected.
+	Reason string
+	// Decision is the ID of the disruption command; empty where none decided.
+	Decision string
+	// Unchanged is true if the deletion holds only for the version of the object that the caller has read: it fails with a conflict if
+	// the object has changed since.
+	Unchanged bool
+}
+
+// cause is what the object states of it.
+func (w Why) cause() karpv1.DeletionCause {
+	return karpv1.DeletionCause{Kind: string(w.Kind), Reason: w.Reason, Decision: w.Decision}
+}
+
+// WhyOf is the reason that this controller has deleted a claim for. A claim that is deleted and states none was deleted by somebody else.
+func WhyOf(claim *karpv1.NodeClaim) Why {
+	cause, found := claim.DeletionCause()
+	if !found {
+		return Why{Kind: Requested, Reason: "deleted by another client of the API server"}
+	}
+	return Why{Kind: Kind(cause.Kind), Reason: cause.Reason, Decision: cause.Decision}
+}

@@ -13,9 +13,9 @@ import (
 // awaitTaints has plans ignore taints that something else may remove soon, on nodes with room that nobody comes for: a pod that such a node
 // was launched for runs elsewhere, or is gone. kube-scheduler does not know which pods a node was launched for. Of two nodes that come up
 // with the taint of a network plugin, the first that loses it gets the pods of the other, and without this those that it was launched for
-// get a third. A node whose own pods all wait for it takes no others: they would wait, too, for a taint that may never go.
+// get a third. While all pods that a node was launched for wait for it, it takes no others: its taint may never go.
 //
-// It ends with the nominations: when the node has settled, or its taint is stuck.
+// It lasts as long as the nominations: until the node has settled, or its taint is stuck.
 //
 // Cost: linear in the nodes; also in the pods and the claims if a node with nominations has a taint.
 func (w *snapshotBuilder) awaitTaints() {

@@ -74,8 +74,8 @@ func (w *swapped) plan(after time.Duration) string {
 }
 
 // kube-scheduler does not know which pods a node was launched for. While something else may still remove a taint of a node, the room of pods
-// that have gone elsewhere is for those whose places they took: another node for these would be a second one. Pods that the node does not
-// suit without the taint get theirs at once, and so do all others while the node's own pods wait for it.
+// that have gone elsewhere is for those that lost their places to them: another node for these would be a second one. Pods that the node
+// does not suit without the taint get theirs at once, and so do all others while the node's own pods wait for it.
 func TestANodeWhoseTaintMayGoHasRoomForOtherPods(t *testing.T) {
 	large := asks("cpu", "1500m")
 	uninitialized := func(w *swapped) {

@@ -82,8 +82,8 @@ func (p *Provisioner) readRefusals(ctx context.Context, snap *snapshot.Snapshot)
 	return r, r.write(ctx)
 }
 
-// see has the refusals be those of a snapshot that is planned. A pass may take several: a node that was in flight in the first has come up in
-// the next, and keeps its pods no longer, or has refused them.
+// see has the refusals be those of a snapshot that is planned. A pass may take several: a node that was in flight in the first has come up
+// in the next, and keeps its pods no longer, or has refused them.
 func (r *refusals) see(snap *snapshot.Snapshot) {
 	r.snap, r.nominated = snap, map[types.UID]bool{}
 	for i := range snap.Nodes {

@@ -19,24 +19,27 @@ import (
 //
 // Cost: linear in the nodes; also in the pods and the claims if a node with nominations has a taint.
 func (w *snapshotBuilder) awaitTaints() {
-	var absent *absentPods
-	var claims map[types.UID]*karpv1.NodeClaim
+	var tainted []*snapshot.Node
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
-		if len(n.Taints) == 0 || len(n.Nominated) == 0 || !n.Registered || n.Deleting || n.Disrupting {
-			continue
+		if len(n.Taints) > 0 && len(n.Nominated) > 0 && n.Registered && !n.Deleting && !n.Disrupting {
+			tainted = append(tainted, n)
 		}
-		if absent == nil {
-			absent, claims = w.absentPods(), make(map[types.UID]*karpv1.NodeClaim, len(w.NodeClaims))
-			for _, claim := range w.NodeClaims {
-				claims[claim.UID] = claim
-			}
-		}
+	}
+	if len(tainted) == 0 {
+		return
+	}
+	claims := make(map[types.UID]*karpv1.NodeClaim, len(w.NodeClaims))
+	for _, claim := range w.NodeClaims {
+		claims[claim.UID] = claim
+	}
+	absent := w.absentPods(tainted)
+	for _, n := range tainted {
 		gone, elsewhere := absent.from(n)
 		var stay []corev1.Taint
 		for _, t := range n.Taints {
-			kept := func(pod *corev1.Pod) bool { return !tolerates(pod, t) }
-			if mayBeRemoved(claims[n.ClaimUID], &t) && (gone || slices.ContainsFunc(elsewhere, kept)) && !cameBefore(n, kept) {
+			keptOff := func(pod *corev1.Pod) bool { return !tolerates(pod, t) }
+			if mayBeRemoved(claims[n.ClaimUID], &t) && (gone || slices.ContainsFunc(elsewhere, keptOff)) && !cameBefore(n, keptOff) {
 				n.Awaited = append(n.Awaited, t)
 			} else {
 				stay = append(stay, t)
@@ -48,8 +51,8 @@ func (w *snapshotBuilder) awaitTaints() {
 	}
 }
 
-// cameBefore reports whether a pod is on the node that its taint keeps off: something has added the taint since, and not to a node that
-// starts.
+// cameBefore reports whether a pod that a taint keeps off is on the node: then the taint was added later, and is not one that nodes start
+// with.
 func cameBefore(n *snapshot.Node, keptOff func(*corev1.Pod) bool) bool {
 	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool {
 		return !snapshot.DaemonOwned(pod) && !snapshot.Mirror(pod) && keptOff(pod)
@@ -72,17 +75,25 @@ type podOnNode struct {
 	node *snapshot.Node
 }
 
-func (w *snapshotBuilder) absentPods() *absentPods {
+func (w *snapshotBuilder) absentPods(of []*snapshot.Node) *absentPods {
 	a := &absentPods{map[types.UID]bool{}, map[types.UID]podOnNode{}}
-	for _, pods := range [][]*corev1.Pod{w.snap.Pods, w.snap.Arriving} {
-		for _, pod := range pods {
+	nominated := map[types.UID]bool{}
+	for _, n := range of {
+		for _, uid := range n.Nominated {
+			nominated[uid] = true
+		}
+	}
+	for _, pod := range w.Pods {
+		if nominated[pod.UID] && pod.Spec.NodeName == "" && snapshot.Active(pod) {
 			a.waiting[pod.UID] = true
 		}
 	}
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
 		for _, pod := range n.Pods {
-			a.on[pod.UID] = podOnNode{pod, n}
+			if nominated[pod.UID] {
+				a.on[pod.UID] = podOnNode{pod, n}
+			}
 		}
 	}
 	return a
@@ -92,13 +103,9 @@ func (w *snapshotBuilder) absentPods() *absentPods {
 // still come.
 func (a *absentPods) from(n *snapshot.Node) (gone bool, elsewhere []*corev1.Pod) {
 	for _, uid := range n.Nominated {
-		if a.waiting[uid] {
-			continue
-		}
-		at, found := a.on[uid]
-		switch {
+		switch at, found := a.on[uid]; {
 		case !found:
-			gone = true
+			gone = gone || !a.waiting[uid]
 		case at.node != n && !at.node.Deleting && !at.node.Disrupting:
 			elsewhere = append(elsewhere, at.pod)
 		}

@@ -22,7 +22,7 @@ func (w *snapshotBuilder) awaitTaints() {
 	var tainted []*snapshot.Node
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
-		if len(n.Taints) > 0 && len(n.Nominated) > 0 && n.Registered && !n.Deleting && !n.Disrupting {
+		if len(n.Taints) > 0 && len(n.Nominated) > 0 && n.Registered {
 			tainted = append(tainted, n)
 		}
 	}

@@ -31,6 +31,7 @@ type swapped struct {
 	bound         []*corev1.Pod
 	waiting       []*corev1.Pod
 	leaving       map[types.UID]bool
+	others        []*corev1.Node
 }
 
 func newSwapped() *swapped {
@@ -54,7 +55,7 @@ func newSwapped() *swapped {
 // get a new one.
 func (w *swapped) plan(after time.Duration) string {
 	s := cluster.BuildSnapshot(cluster.Objects{
-		NodeClaims: []*karpv1.NodeClaim{w.first, w.second}, Nodes: []*corev1.Node{w.n1, w.n2}, Pods: slices.Concat(w.bound, w.waiting),
+		NodeClaims: []*karpv1.NodeClaim{w.first, w.second}, Nodes: append(w.others, w.n1, w.n2), Pods: slices.Concat(w.bound, w.waiting),
 	}, cluster.Facts{
 		Now: start.Add(after), NominationWindow: 20 * time.Second, TaintGracePeriod: 30 * time.Second, MarkedForDeletion: w.leaving,
 	})
@@ -115,6 +116,9 @@ func TestANodeWhoseTaintMayGoHasRoomForOtherPods(t *testing.T) {
 				podOf("b1", large, unschedulable), podOf("b2", large, unschedulable), podOf("c", asks("cpu", "500m"), unschedulable),
 			}
 		}, 18 * time.Second, "2 on it, 1 anew"},
+		{"another node has room now", func(w *swapped) {
+			w.others = []*corev1.Node{nodeOf("z", "", func(n *corev1.Node) { n.Status.Allocatable = enginetest.Resources("cpu", "2", "pods", "9") })}
+		}, 18 * time.Second, "1 on it, 0 anew"},
 		{"it has no room for all", func(w *swapped) {
 			w.waiting = append(w.waiting, podOf("a3", large, unschedulable))
 		}, 18 * time.Second, "2 on it, 1 anew"},
@@ -136,7 +140,8 @@ func TestANodeWhoseTaintMayGoHasRoomForOtherPods(t *testing.T) {
 		}, 18 * time.Second, "0 on it, 1 anew"},
 		{"its pods are on a node that is leaving, and come back", func(w *swapped) {
 			w.leaving = map[types.UID]bool{w.first.UID: true}
-		}, 18 * time.Second, "2 on it, 2 anew"},
+			w.waiting = append(w.waiting, podOf("c", asks("cpu", "500m"), unschedulable))
+		}, 18 * time.Second, "2 on it, 3 anew"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newSwapped()

@@ -42,7 +42,8 @@ func (w *snapshotBuilder) judgeNominations() {
 				n.TakenFrom = append(n.TakenFrom, pod.UID)
 			}
 		}
-		n.Settling = len(n.Nominated) > 0 && !w.facts.Now.After(n.SettledAt)
+		// The claim may not state yet that the node is initialized: the caches of Nodes and NodeClaims are not in step.
+		n.Settling = len(n.Nominated) > 0 && (n.SettledAt.IsZero() || !w.facts.Now.After(n.SettledAt))
 	}
 }
 

@@ -64,6 +64,18 @@ func TestHowLongANodeThatHasJustComeUpIsWaitedFor(t *testing.T) {
 	}
 }
 
+// The caches of Nodes and NodeClaims are not in step: a node keeps its pods, too, while its claim does not state yet that it is initialized.
+func TestANodeKeepsItsPodsThoughItsClaimIsNotShownAsInitialized(t *testing.T) {
+	s := cluster.BuildSnapshot(cluster.Objects{
+		NodeClaims: []*karpv1.NodeClaim{claimOf("a", launched("i-1"), registered("n"), nominates("uid-p"))},
+		Nodes:      []*corev1.Node{nodeOf("n", "i-1", labeledRegistered, initializedNode, tenPods)},
+		Pods:       []*corev1.Pod{podOf("p", unschedulable)},
+	}, cluster.Facts{Now: start.Add(time.Second), NominationWindow: 20 * time.Second})
+	if n := s.Nodes[0]; !n.Initialized || !n.SettledAt.IsZero() || !n.KeepsNominated("uid-p") {
+		t.Errorf("initialized %v, settled at %v, keeps its pod: %v", n.Initialized, n.SettledAt, n.KeepsNominated("uid-p"))
+	}
+}
+
 // Two nodes have just come up, and kube-scheduler has swapped their pods. Each pod that runs elsewhere is nominated no longer: a simulation
 // that moves it finds its node occupied.
 func TestAPodThatRunsElsewhereIsNominatedNoLonger(t *testing.T) {

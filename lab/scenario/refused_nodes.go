@@ -21,10 +21,11 @@ import (
 const (
 	// mostRefused is how many nodes are launched at most for pods that each node refuses.
 	mostRefused = 3
-	// taintStays is how long the taint of another component stays on the nodes of the pool late.
-	taintStays = 18 * time.Second
-	// refusedGracePeriod is the grace period of startup taints: longer than taintStays.
-	refusedGracePeriod = 30 * time.Second
+	// taintStays is how long the taint of another component stays on the first node of the pool late, and taintsApart how much longer on each
+	// other: kube-scheduler binds pods that the second was launched for to the first, and passes come in between.
+	taintStays, taintsApart = 14 * time.Second, 10 * time.Second
+	// refusedGracePeriod is the grace period of startup taints: longer than the taint of the second node stays.
+	refusedGracePeriod = 35 * time.Second
 	// thirdPause is how long after the third node a fourth would be launched, if pauses went on doubling.
 	thirdPause = 2 * time.Minute
 )
@@ -44,7 +45,7 @@ func refusedNodes(fleet Fleet) Scenario {
 	return Scenario{
 		Name: "refused-nodes",
 		Summary: "new nodes get a taint, lose a label, have less CPU than the catalog says, or pods cannot be bound to them: " +
-			"at most three nodes each, with the cause on pod and NodePool; a taint that goes after 18 s is waited for",
+			"at most three nodes each, with the cause on pod and NodePool; taints that go one after the other are waited for",
 		Long: true, PlantsRefusals: true, Background: removeLateTaints,
 		Steps: []Step{
 			{Name: "start the controller", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
@@ -52,7 +53,7 @@ func refusedNodes(fleet Fleet) Scenario {
 				return errors.Join(apply(ctx, w, manifests.NodeFaults, nil), w.StartController(ctx))
 			}},
 			{
-				Name: "four pods that need two nodes, which lose the taint of another component after 18 s: two are launched", Timeout: 2 * time.Minute,
+				Name: "four pods that need two nodes, which lose the taint of another component 10 s apart: two are launched", Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.RefusedNodes, map[string]string{"NAME": "late", "REPLICAS": "4"}); err != nil {
 						return err
@@ -115,7 +116,7 @@ func removeLateTaints(ctx context.Context, w *World) error {
 			return false, err
 		}
 		for i := range nodes.Items {
-			if n := &nodes.Items[i]; time.Since(n.CreationTimestamp.Time) > taintStays {
+			if n := &nodes.Items[i]; time.Since(n.CreationTimestamp.Time) > taintStays+time.Duration(i)*taintsApart {
 				if err := removeAgentTaint(ctx, w, n); client.IgnoreNotFound(err) != nil {
 					return false, err
 				}

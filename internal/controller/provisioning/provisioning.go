@@ -264,6 +264,7 @@ func (s *solved) kept() []schedule.Launch {
 // planWithoutRefused computes the plan without the pods for which no node may be launched.
 func (p *Provisioner) planWithoutRefused(ctx context.Context, x planned) (out solved, err error) {
 	out = solved{dropped: map[types.UID]bool{}, refused: x.refused, one: x.probing}
+	x.refused.see(x.all)
 	for range maxReplans {
 		free := withoutPods(x.refused.free(x.all, x.probing), out.dropped)
 		if out.snap, out.plan, out.took, err = p.planWithoutQuarantined(ctx, free); err != nil {

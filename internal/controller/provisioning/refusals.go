@@ -56,16 +56,10 @@ type refusals struct {
 // launched for it.
 func (p *Provisioner) readRefusals(ctx context.Context, snap *snapshot.Snapshot) (*refusals, error) {
 	r := &refusals{
-		p: p, snap: snap, pools: map[string]*karpv1.NodePool{}, histories: map[string]*refusal.History{}, changed: map[string]bool{},
+		p: p, pools: map[string]*karpv1.NodePool{}, histories: map[string]*refusal.History{}, changed: map[string]bool{},
 		classes: p.takeClasses(), failed: map[string]bool{}, undecided: map[string]bool{},
-		nominated: map[types.UID]bool{},
 	}
-	for i := range snap.Nodes {
-		n := &snap.Nodes[i]
-		for _, uid := range n.Nominated {
-			r.nominated[uid] = r.nominated[uid] || !n.Deleting && n.KeepsNominated(uid)
-		}
-	}
+	r.see(snap)
 	for i := range snap.Pools {
 		r.read(ctx, snap.Pools[i].NodePool)
 	}
@@ -86,6 +80,18 @@ func (p *Provisioner) readRefusals(ctx context.Context, snap *snapshot.Snapshot)
 		}
 	}
 	return r, r.write(ctx)
+}
+
+// see has the refusals be those of a snapshot that is planned. A pass may take several: a node that was in flight in the first has come up
+// in the next, and keeps its pods no longer, or has refused them.
+func (r *refusals) see(snap *snapshot.Snapshot) {
+	r.snap, r.nominated = snap, map[types.UID]bool{}
+	for i := range snap.Nodes {
+		n := &snap.Nodes[i]
+		for _, uid := range n.Nominated {
+			r.nominated[uid] = r.nominated[uid] || !n.Deleting && n.KeepsNominated(uid)
+		}
+	}
 }
 
 // takeClasses are the classes of the last pass that are of use in this one: pods that have not changed.

@@ -247,11 +247,7 @@ func TestATaintThatGoesIsWaitedFor(t *testing.T) {
 	for _, name := range []string{"web-a", "web-b"} {
 		pod := controllertest.Pod(name, "")
 		c.Get(pod)
-		pod.Spec.NodeName = "node-" + claims(t, c.API)[0].Name
-		pod.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock),
-		}}
-		c.Do(c.API.Update(t.Context(), pod))
+		c.bindTo(pod, "node-"+claims(t, c.API)[0].Name)
 	}
 	c.run(10 * time.Minute)
 	if n := launched(c); n != 1 {
@@ -393,12 +389,17 @@ func (c *refusingCluster) bindToEmptiest() {
 			return
 		}
 		free[emptiest] -= want
-		p.Spec.NodeName = emptiest
-		p.Status.Conditions = []corev1.PodCondition{{
-			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock),
-		}}
-		c.Do(c.API.Update(c.Context(), p))
+		c.bindTo(p, emptiest)
 	})
+}
+
+// bindTo binds a pod to a node.
+func (c *refusingCluster) bindTo(p *corev1.Pod, node string) {
+	p.Spec.NodeName = node
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock),
+	}}
+	c.Do(c.API.Update(c.Context(), p))
 }
 
 // When the pods are gone, so is what reports them.

@@ -85,7 +85,7 @@ func (x *search) unschedulable(plan *schedule.Plan, origins map[*corev1.Pod]*nod
 	rejected := slices.Clone(plan.Rejected)
 	for _, pl := range plan.Placements {
 		i := x.nodeIndex(pl)
-		if i < 0 || x.snap.Nodes[i].Initialized || x.snap.Nodes[i].Claim == "" {
+		if i < 0 || x.snap.Nodes[i].Usable() {
 			continue
 		}
 		for _, p := range pl.Pods {

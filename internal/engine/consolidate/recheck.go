@@ -98,7 +98,7 @@ func (x *search) placeAsPlanned(removed []*node, planned *schedule.Plan, pods []
 	at := map[types.UID]int{}
 	for _, pl := range planned.Placements {
 		// unschedulable accepts no claim without an initialized node, so pods that were to go there look for another.
-		if i := x.nodeIndex(pl); i >= 0 && (x.snap.Nodes[i].Initialized || x.snap.Nodes[i].Claim == "") {
+		if i := x.nodeIndex(pl); i >= 0 && x.snap.Nodes[i].Usable() {
 			for _, pod := range pl.Pods {
 				at[pod.UID] = i
 			}

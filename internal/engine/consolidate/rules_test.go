@@ -266,6 +266,20 @@ func TestDestinationRules(t *testing.T) {
 			t.Errorf("found %s, want the pod to move to the node that is up", describe(r))
 		}
 	})
+	t.Run("no pod moves to a node with a taint that something else has yet to remove", func(t *testing.T) {
+		s := world(list)
+		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+		coming := add(s, 0, "coming", "xl", onDemand)
+		coming.Awaited = []corev1.Taint{{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}}
+		coming.Consolidatable = false // else it would be about to be removed as empty
+		wantNothing(t, find(s, defaults()), "node", "default/pod => would schedule against uninitialized nodeclaim/coming, node/coming")
+		add(s, 0, "up", "xl", onDemand, one("own", "3")) // after the other by name
+		r := find(s, defaults())
+		wantRemoved(t, r, "node")
+		if r.Commands[0].Plan.Placements[0].Node != "up" {
+			t.Errorf("found %s, want the pod to move to the node without the taint", describe(r))
+		}
+	})
 	t.Run("a pod of a deleting node may run on a node that is not initialized", func(t *testing.T) {
 		s := world(list)
 		leaving := one("leaving", "4")

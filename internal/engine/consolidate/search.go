@@ -271,8 +271,8 @@ func (x *search) sortNodes() {
 	}
 	slices.SortStableFunc(x.destinations, func(a, b int) int {
 		na, nb := &x.snap.Nodes[a], &x.snap.Nodes[b]
-		if na.Initialized != nb.Initialized {
-			if na.Initialized {
+		if usable := na.Usable(); usable != nb.Usable() {
+			if usable {
 				return -1
 			}
 			return 1

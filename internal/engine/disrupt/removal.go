@@ -60,7 +60,7 @@ func (o *RemovalOutcome) WithoutNode() string {
 func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, all plan.Plan) RemovalOutcome {
 	unready := map[string]*snapshot.Node{}
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; !n.Initialized {
+		if n := &s.Nodes[i]; !n.Usable() {
 			unready[n.Name] = n
 		}
 	}

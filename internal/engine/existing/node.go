@@ -72,10 +72,10 @@ func (n *Node) Placement() plan.Placement {
 	return plan.Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed, Devices: n.devices}
 }
 
-// order puts initialized nodes before in-flight ones, then goes by name.
+// order puts nodes that pods can run on now before in-flight ones, then goes by name.
 func order(a, b *snapshot.Node) int {
-	if a.Initialized != b.Initialized {
-		if a.Initialized {
+	if usable := a.Usable(); usable != b.Usable() {
+		if usable {
 			return -1
 		}
 		return 1

@@ -112,14 +112,21 @@ func TestDrift(t *testing.T) {
 			t.Errorf("%+v, left %+v", cmd, left)
 		}
 	})
-	t.Run("no pod moves to a node that is not initialized", func(t *testing.T) {
-		coming := Node("coming", "p", func(n *snapshot.Node) {
-			n.Claim, n.Launched, n.Initialized = "coming", true, false
-			n.Allocatable = Resources("cpu", "8", "memory", "16Gi", "pods", "110")
-		})
-		cmd, left := nextDrift(worldOf(one(), DriftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m"))), coming), none)
-		if cmd != nil || !strings.Contains(left[0].Message, "would schedule against uninitialized nodeclaim/coming, node/coming") {
-			t.Errorf("%+v, left %+v", cmd, left)
+	t.Run("no pod moves to a node that is not initialized, or has a taint that something else has yet to remove", func(t *testing.T) {
+		for _, starts := range []func(*snapshot.Node){
+			func(n *snapshot.Node) { n.Initialized = false },
+			func(n *snapshot.Node) {
+				n.Awaited = []corev1.Taint{{Key: "agent-not-ready", Effect: corev1.TaintEffectNoSchedule}}
+			},
+		} {
+			coming := Node("coming", "p", func(n *snapshot.Node) {
+				n.Claim, n.Launched = "coming", true
+				n.Allocatable = Resources("cpu", "8", "memory", "16Gi", "pods", "110")
+			}, starts)
+			cmd, left := nextDrift(worldOf(one(), DriftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m"))), coming), none)
+			if cmd != nil || !strings.Contains(left[0].Message, "would schedule against uninitialized nodeclaim/coming, node/coming") {
+				t.Errorf("%+v, left %+v", cmd, left)
+			}
 		}
 	})
 	t.Run("nodes that budgets block do not count as tried", func(t *testing.T) {

@@ -123,8 +123,11 @@ type Node struct {
 	// Annotations of the Node once registered, of the claim before.
 	Annotations map[string]string
 	// Taints that scheduling must respect: while a managed node is not initialized, startup taints and known
-	// ephemeral taints are left out.
+	// ephemeral taints are left out, and so are those that are Awaited.
 	Taints []corev1.Taint
+	// Awaited are taints of something else that may remove them soon, while the node has room of pods that it was launched for and that
+	// will not come: for other pods, it is in flight until the taints are gone.
+	Awaited []corev1.Taint
 	// Allocatable, completed from the claim's status until the node is initialized.
 	Allocatable corev1.ResourceList
 	Capacity    corev1.ResourceList
@@ -228,6 +231,9 @@ func (s *Snapshot) NoteLacking() {
 
 // Named reports whether the name is that of a Node, not of a NodeClaim with a Node that has not registered.
 func (n *Node) Named() bool { return n.Claim == "" || n.Registered }
+
+// Usable reports whether pods can run on the node now: it is initialized, and plans count on no taint of it to go.
+func (n *Node) Usable() bool { return n.Claim == "" || n.Initialized && len(n.Awaited) == 0 }
 
 // AwaitsRepair reports whether the node is to be repaired: until then it takes no more pods, which would only have to
 // move again.

@@ -1,0 +1,114 @@
+package cluster
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// awaitTaints has plans ignore taints that something else may remove soon, on nodes with room that nobody comes for: a pod that such a node
+// was launched for runs elsewhere, or is gone. kube-scheduler does not know which pods a node was launched for. Of two nodes that come up
+// with the taint of a network plugin, the first that loses it gets the pods of the other, and without this those that it was launched for
+// get a third. While all pods that a node was launched for wait for it, it takes no others: its taint may never go.
+//
+// It lasts as long as the nominations: until the node has settled, or its taint is stuck.
+//
+// Cost: linear in the nodes; also in the pods and the claims if a node with nominations has a taint.
+func (w *snapshotBuilder) awaitTaints() {
+	var tainted []*snapshot.Node
+	for i := range w.snap.Nodes {
+		n := &w.snap.Nodes[i]
+		if len(n.Taints) > 0 && len(n.Nominated) > 0 && n.Registered {
+			tainted = append(tainted, n)
+		}
+	}
+	if len(tainted) == 0 {
+		return
+	}
+	claims := make(map[types.UID]*karpv1.NodeClaim, len(w.NodeClaims))
+	for _, claim := range w.NodeClaims {
+		claims[claim.UID] = claim
+	}
+	absent := w.absentPods(tainted)
+	for _, n := range tainted {
+		gone, elsewhere := absent.from(n)
+		var stay []corev1.Taint
+		for _, t := range n.Taints {
+			keptOff := func(pod *corev1.Pod) bool { return !tolerates(pod, t) }
+			if mayBeRemoved(claims[n.ClaimUID], &t) && (gone || slices.ContainsFunc(elsewhere, keptOff)) && !cameBefore(n, keptOff) {
+				n.Awaited = append(n.Awaited, t)
+			} else {
+				stay = append(stay, t)
+			}
+		}
+		if len(n.Awaited) > 0 {
+			n.Taints = stay
+		}
+	}
+}
+
+// cameBefore reports whether a pod that a taint keeps off is on the node: then the taint was added later, and is not one that nodes start
+// with.
+func cameBefore(n *snapshot.Node, keptOff func(*corev1.Pod) bool) bool {
+	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool {
+		return !snapshot.DaemonOwned(pod) && !snapshot.Mirror(pod) && keptOff(pod)
+	})
+}
+
+func tolerates(pod *corev1.Pod, t corev1.Taint) bool {
+	_, blocked := snapshot.UntoleratedHard(pod.Spec.Tolerations, []corev1.Taint{t})
+	return !blocked
+}
+
+// absentPods finds the pods that nodes were launched for and that will not come to them.
+type absentPods struct {
+	waiting map[types.UID]bool
+	on      map[types.UID]podOnNode
+}
+
+type podOnNode struct {
+	pod  *corev1.Pod
+	node *snapshot.Node
+}
+
+func (w *snapshotBuilder) absentPods(of []*snapshot.Node) *absentPods {
+	a := &absentPods{map[types.UID]bool{}, map[types.UID]podOnNode{}}
+	nominated := map[types.UID]bool{}
+	for _, n := range of {
+		for _, uid := range n.Nominated {
+			nominated[uid] = true
+		}
+	}
+	for _, pod := range w.Pods {
+		if nominated[pod.UID] && pod.Spec.NodeName == "" && snapshot.Active(pod) {
+			a.waiting[pod.UID] = true
+		}
+	}
+	for i := range w.snap.Nodes {
+		n := &w.snap.Nodes[i]
+		for _, pod := range n.Pods {
+			if nominated[pod.UID] {
+				a.on[pod.UID] = podOnNode{pod, n}
+			}
+		}
+	}
+	return a
+}
+
+// from reports whether pods that are nominated to the node are gone, and which ones are on other nodes. Those on nodes that are leaving may
+// still come.
+func (a *absentPods) from(n *snapshot.Node) (gone bool, elsewhere []*corev1.Pod) {
+	for _, uid := range n.Nominated {
+		switch at, found := a.on[uid]; {
+		case !found:
+			gone = gone || !a.waiting[uid]
+		case at.node != n && !at.node.Deleting && !at.node.Disrupting:
+			elsewhere = append(elsewhere, at.pod)
+		}
+	}
+	return gone, elsewhere
+}

@@ -122,7 +122,9 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			77, 130, 151, // labels of volumes that claims may still be bound to
 			1073, // a pod on a node that does not count made room in its zone, which was not stated
 		}},
-		{name: "storage capacity", world: propertytest.StorageCapacityWorld, seeds: 19_000_000},
+		{name: "storage capacity", world: propertytest.StorageCapacityWorld, seeds: 19_000_000, mended: []uint64{
+			22267, // the checker had all pods bound either before or after those that terminate are gone
+		}},
 		{name: "nodes in flight", world: propertytest.InFlightWorld, seeds: 21_000_000, mended: []uint64{
 			3547, // a new node made a zone beside which nominated pods were too many
 			3901, // nominated pods rest on one that the plan had for an existing node

@@ -198,7 +198,10 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 		if try%8 > 5 {
 			queue = after.inTurn(existing, queue, d)
 		}
-		if stuck = after.bind(queue, try%2 == 0); len(stuck) == 0 {
+		if stuck = after.bind(queue, try%2 == 0); len(stuck) > 0 && from == c {
+			after, stuck = after.onceTheyEnd(stuck)
+		}
+		if len(stuck) == 0 {
 			return after.withTerminatingOf(c), ""
 		}
 		for _, b := range stuck {

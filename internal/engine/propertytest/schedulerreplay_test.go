@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -65,4 +69,41 @@ func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, 
 		t.Errorf("too little happened: %d pods placed, %d rejected", placed, rejected)
 	}
 	t.Logf("%d pods placed, %d rejected, %d of %d worlds differ", placed, rejected, failed, count)
+}
+
+// TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace: c follows a pod that terminates, in a new zone, and has to come before it is gone;
+// a keeps away from another one, and has to come after. The scheduler binds both, although at no moment it would both.
+func TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace(t *testing.T) {
+	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: Now()} }
+	on := func(name, zone string, pods ...*corev1.Pod) snapshot.Node {
+		return Node(name, "general", func(n *snapshot.Node) {
+			n.Labels[Zone], n.Allocatable = zone, Resources("cpu", "1", "memory", "4Gi", "pods", "110")
+			for _, p := range pods {
+				n.Pods = append(n.Pods, Bound(p, name))
+			}
+		})
+	}
+	for _, c := range []struct {
+		name, refused string
+		pods          []*corev1.Pod
+	}{
+		{"one follows, one keeps away", "", []*corev1.Pod{Pod("c", Near(Zone, "c"), Selects(Zone, "z1")), Pod("a", Apart(Zone, "a"), Selects(Zone, "z2"))}},
+		{"one does both", "refused: c", []*corev1.Pod{Pod("c", Near(Zone, "c"), Apart(Zone, "c"), Selects(Zone, "z1"))}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := World([]snapshot.Pool{Pool("general", Types())}, c.pods...)
+			s.Nodes = []snapshot.Node{
+				on("n1", "z1", Pod("c-old", Labeled("app", "c"), terminating)), on("n2", "z2", Pod("a-old", Labeled("app", "a"), terminating)),
+			}
+			plan := schedule.Plan{}
+			for _, p := range c.pods {
+				node := "n" + strings.TrimPrefix(p.Spec.NodeSelector[Zone], "z")
+				plan.Placements = append(plan.Placements, schedule.Placement{Node: node, Pods: []*corev1.Pod{p}})
+			}
+			why := Disagreement(s, plan, nil, seeded(1).next)
+			if (why == "") != (c.refused == "") || !strings.HasPrefix(why, c.refused) {
+				t.Errorf("%q, want %q", why, c.refused)
+			}
+		})
+	}
 }

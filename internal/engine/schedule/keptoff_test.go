@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
@@ -58,6 +59,19 @@ func TestPodsDoNotCountOnDaemonsThatOthersKeepOff(t *testing.T) {
 				Pod("x", Requests("cpu", "900m"), Selects(Zone, "z2")),
 				Pod("w", Requests("cpu", "3"), Labeled("app", "web"), Spread(Zone, 1, "web"))), keeper("z2")), agent),
 			[]string{"general m.small z2: x", "unschedulable (Topology): w"},
+		},
+		{
+			"a spread counts none where it surely does not come",
+			daemons(withNodes(world(Pod("w", Requests("cpu", "3"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
+				occupied("old", "z1", Pod("keeper", Labeled("app", "web"), Apart(Zone, "web"))), occupied("other", "z2")), agent),
+			[]string{"general m.large z1: w"},
+		},
+		{
+			"a spread counts it where one that is about to be gone keeps it off",
+			daemons(withNodes(world(Pod("w", Requests("cpu", "3"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
+				occupied("old", "z1", Pod("keeper", Apart(Zone, "web"), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: Now()} }),
+					Pod("web", Labeled("app", "web"))), occupied("other", "z2")), agent),
+			[]string{"unschedulable (Topology): w"},
 		},
 	})
 }

@@ -34,6 +34,8 @@ type ComingDaemon struct {
 	Number int
 	// Surely is false where it depends on what the node becomes.
 	Surely bool
+	// KeptOff is true where the anti-affinity of a running pod keeps it off: no spread counts it there.
+	KeptOff bool
 	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes.
 	Rivals resources.Bitset
 }
@@ -87,24 +89,30 @@ func (r *Registry) declareDaemons() {
 // apart avoid each domain that it may come up in.
 func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 	counts, surely := c.Among(r.selectedRivals(g, &c))
-	if g.typ == Affinity && !surely || g.typ == Spread && !counts {
+	if g.typ == Affinity && !surely || g.typ == Spread && (!counts || c.KeptOff) {
 		return
 	}
 	if domain, single := n.Domain(g.key); single {
 		g.AddRunning(n, by)
-		if g.typ == Spread && (!surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
-			if g.unsure == nil {
-				g.unsure = map[string]int{}
-			}
-			g.unsure[domain] += by
+		if (g.typ == Spread || g.typ == Inverse) && (!surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
+			g.addUnsure(domain, by)
 		}
 		return
 	}
 	if n.Unlaunched && !g.NeedsDomain() {
 		for _, d := range r.DomainsOf(g, n.Labels) {
 			g.addRunning(d, by)
+			g.addUnsure(d, by)
 		}
 	}
+}
+
+// addUnsure notes that by pods of DaemonSets that count in the domain may not come.
+func (g *Group) addUnsure(domain string, by int) {
+	if g.unsure == nil {
+		g.unsure = map[string]int{}
+	}
+	g.unsure[domain] += by
 }
 
 // selectedRivals are the rivals with pods that the group selects.
@@ -188,8 +196,14 @@ func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 			add(g, true)
 		}
 	}
+	if len(d.spreads) == 0 || r.keepsOff && r.isKeptOff(c.Number, at) {
+		return out
+	}
+	admitted := c
+	admitted.Rivals = r.Admitted(c.Rivals, at)
 	for _, g := range d.spreads {
-		if counts, surely := c.Among(g.daemons); counts {
+		_, surely := c.Among(g.daemons)
+		if counts, _ := admitted.Among(g.daemons); counts {
 			add(g, surely)
 		}
 	}

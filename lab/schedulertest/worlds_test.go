@@ -116,7 +116,8 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{name: "profiles", world: propertytest.ProfilesWorld, seeds: 13_000_000},
 		{name: "earlier names of labels", world: propertytest.AliasWorld, seeds: 15_000_000, mended: []uint64{
 			20, 103, 298,
-			2064, // the checker counted two DaemonSets' pods that want one host port
+			22470, // the checker bound pods before one that terminates was gone, or after, which others waited for
+			2064,  // the checker counted two DaemonSets' pods that want one host port
 		}},
 		{name: "static volumes", world: propertytest.StaticVolumesWorld, seeds: 17_000_000, mended: []uint64{
 			77, 130, 151, // labels of volumes that claims may still be bound to
@@ -134,7 +135,9 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			555, 826, // DaemonSets' pods on nodes that leave
 			2192, 2216, 2826, 5138, // pods that spread over hosts wait until a node that is being deleted is gone
 		}},
-		{name: "reserved capacity", world: propertytest.ReservedWorld, seeds: 25_000_000},
+		{name: "reserved capacity", world: propertytest.ReservedWorld, seeds: 25_000_000, mended: []uint64{
+			21160, // nodes outside reservations counted as if they might be in one only
+		}},
 		// One takes three times as long as one of another kind: pods with devices are planned one by one.
 		{name: "devices", world: schedulertest.DevicesWorld, seeds: 27_000_000, worlds: 140, mended: []uint64{
 			144, // pods on a node with devices were not counted in the domain that it comes up in

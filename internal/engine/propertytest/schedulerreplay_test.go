@@ -111,3 +111,30 @@ func TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace(t *testing.T) {
 		})
 	}
 }
+
+// TestNodesInFlightComeUpInTurn: each of three nodes in flight brings a pod of a DaemonSet, and a pod that is nominated to one of them may have
+// two beside it in its domain. The scheduler binds it once its node and another are there.
+func TestNodesInFlightComeUpInTurn(t *testing.T) {
+	flying := func(name string) snapshot.Node {
+		return Node(name, "general", func(n *snapshot.Node) {
+			n.Initialized, n.Allocatable = false, Resources("cpu", "4", "memory", "16Gi", "pods", "110")
+		})
+	}
+	fewest := int32(9)
+	for _, c := range []struct {
+		name, refused string
+		skew          int32
+	}{{"two of them may be up", "", 2}, {"none may be up", "refused: c", 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := Pod("c", Spread(Zone, c.skew, "agent", func(t *corev1.TopologySpreadConstraint) { t.MinDomains = &fewest }))
+			s := World([]snapshot.Pool{Pool("general", Types())}, pod)
+			s.Nodes = []snapshot.Node{flying("n1"), flying("n2"), flying("n3")}
+			s.DaemonSets = []snapshot.DaemonSet{{Namespace: "default", Name: "agent", Pod: Pod("agent", Labeled("app", "agent"))}}
+			plan := schedule.Plan{Placements: []schedule.Placement{{Node: "n2", Pods: []*corev1.Pod{pod}}}}
+			why := Disagreement(s, plan, nil, seeded(1).next)
+			if (why == "") != (c.refused == "") || !strings.HasPrefix(why, c.refused) {
+				t.Errorf("%q, want %q", why, c.refused)
+			}
+		})
+	}
+}

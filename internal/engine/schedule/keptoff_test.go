@@ -76,6 +76,24 @@ func TestPodsDoNotCountOnDaemonsThatOthersKeepOff(t *testing.T) {
 	})
 }
 
+// TestPodsKeepAwayFromADaemonSetOnlyWhereItRuns: the node for x may be of either architecture, and brings a DaemonSet's pod if it is amd64.
+// Pods that keep away from that can run on arm64, and on the very node, which is of that architecture then.
+func TestPodsKeepAwayFromADaemonSetOnlyWhereItRuns(t *testing.T) {
+	agent := Pod("agent", Labeled("app", "agent"), Selects(Arch, "amd64"))
+	plan := func(pods ...*corev1.Pod) *snapshot.Snapshot {
+		amd := WithLabel(Type("amd", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "amd64")
+		arm := WithLabel(Type("arm", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "arm64")
+		return daemons(World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{amd, arm})}, append(pods, Pod("x", Requests("cpu", "3")))...), agent)
+	}
+	checkPlans(t, []planCase{
+		{"on another node", plan(Pod("a", Requests("cpu", "2"), Apart(Arch, "agent"), Selects(Arch, "arm64"))), []string{"general amd: x", "general arm: a"}},
+		{"on that node", plan(Pod("a", Requests("cpu", "500m"), Apart(Arch, "agent"), Selects(Arch, "arm64"))), []string{"general arm: a, x"}},
+		{"not where it runs", plan(Pod("a", Requests("cpu", "2"), Apart(Arch, "agent"), Selects(Arch, "amd64"))), []string{
+			"general amd: x", "unschedulable (Topology): a",
+		}},
+	})
+}
+
 // TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin: with a DaemonSet's pod on each new node, the first pod of a spread is the second in
 // its zone. A zone without any node does not count.
 func TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin(t *testing.T) {

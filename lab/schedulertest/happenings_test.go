@@ -100,11 +100,15 @@ func (k *kind) happenings() []propertytest.Happening {
 			ofPods("an init container", 0.3, func(p *corev1.Pod) bool { return len(p.Spec.InitContainers) > 0 }),
 			ofPods("overhead", 0.2, func(p *corev1.Pod) bool { return len(p.Spec.Overhead) > 0 }),
 			ofPods("a port on one address", 0.15, func(p *corev1.Pod) bool {
-				return slices.ContainsFunc(p.Spec.Containers[0].Ports, func(port corev1.ContainerPort) bool { return strings.HasPrefix(port.HostIP, "10.") })
+				return slices.ContainsFunc(p.Spec.Containers[0].Ports, func(port corev1.ContainerPort) bool {
+					return strings.HasPrefix(port.HostIP, "10.")
+				})
 			}),
 			happening("a taint that evicts", 0.2, func(s *snapshot.Snapshot) bool {
 				return slices.ContainsFunc(s.Pools, func(p snapshot.Pool) bool {
-					return slices.ContainsFunc(p.NodePool.Spec.Template.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
+					return slices.ContainsFunc(p.NodePool.Spec.Template.Spec.Taints, func(t corev1.Taint) bool {
+						return t.Effect == corev1.TaintEffectNoExecute
+					})
 				})
 			}),
 		}
@@ -141,11 +145,15 @@ func (k *kind) happenings() []propertytest.Happening {
 		return []propertytest.Happening{
 			ofPods("a pod with claims", 0.5, hasClaims),
 			happening("published capacity", 0.6, func(s *snapshot.Snapshot) bool { return len(s.Volumes.Capacities) > 0 }),
-			happening("a driver without capacity", 0.07, func(s *snapshot.Snapshot) bool { return !s.Volumes.ChecksCapacity["net.csi.example.com"] }),
+			happening("a driver without capacity", 0.07, func(s *snapshot.Snapshot) bool {
+				return !s.Volumes.ChecksCapacity["net.csi.example.com"]
+			}),
 		}
 	case "nodes in flight":
 		return []propertytest.Happening{
-			ofNodes("a nominated pod on a node that is not initialized", 0.3, func(n *snapshot.Node) bool { return !n.Initialized && len(n.Nominated) > 0 }),
+			ofNodes("a nominated pod on a node that is not initialized", 0.3, func(n *snapshot.Node) bool {
+				return !n.Initialized && len(n.Nominated) > 0
+			}),
 			ofNodes("a node that is registered and not initialized", 0.15, func(n *snapshot.Node) bool { return !n.Initialized && n.Registered }),
 		}
 	case "deleting nodes":

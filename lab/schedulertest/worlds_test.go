@@ -172,7 +172,7 @@ func (k *kind) run(t *testing.T) {
 		s := k.world(seeded(k.seeds + seed))
 		plan := schedule.Solve(s, schedule.Budget{})
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)
-		if seed >= first && seed < first+count { // those that are mended were not chosen by chance
+		if seed >= first && seed < first+count { // the others were not chosen by chance
 			seen.Add(s, &plan)
 		}
 		if err := validate.Plan(s, plan); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// TestWhatHappensTooRarely: a run with few worlds does not fail for want of luck, and what a generator no longer makes is found in the worlds
-// of an ordinary test run, and in many.
+// TestWhatHappensTooRarely: a run with few worlds does not fail because of bad luck. What a generator no longer makes is found in the
+// worlds of an ordinary test run, and in many.
 func TestWhatHappensTooRarely(t *testing.T) {
 	for _, c := range []struct {
 		name          string

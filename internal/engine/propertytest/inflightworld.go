@@ -100,8 +100,8 @@ func (c *Cluster) joining() (out []*ClusterNode) {
 	return out
 }
 
-// inTurn has the nodes that join come up one after the other, in any order, each with its DaemonSets' pods. It binds what it can before and in
-// between, and returns the pods that are left.
+// inTurn has the nodes that join come up one after the other, in any order, each with its DaemonSets' pods. It binds what it can before and
+// in between, and returns the pods that are left.
 func (c *Cluster) inTurn(queue []binding, d random) []binding {
 	var up []*ClusterNode
 	later := c.joining()

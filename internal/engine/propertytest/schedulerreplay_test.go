@@ -75,8 +75,8 @@ func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, 
 	t.Logf("%d pods placed, %d rejected, %d of %d worlds differ", placed, rejected, failed, count)
 }
 
-// TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace: c follows a pod that terminates, in a new zone, and has to come before it is gone;
-// a keeps away from another one, and has to come after. The scheduler binds both, although at no moment it would both.
+// TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace: c follows a pod that terminates, and has to come before it is gone; a keeps
+// away from another one, and has to come after. The scheduler binds both, although at no moment it would both.
 func TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace(t *testing.T) {
 	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: Now()} }
 	on := func(name, zone string, pods ...*corev1.Pod) snapshot.Node {
@@ -91,7 +91,9 @@ func TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace(t *testing.T) {
 		name, refused string
 		pods          []*corev1.Pod
 	}{
-		{"one follows, one keeps away", "", []*corev1.Pod{Pod("c", Near(Zone, "c"), Selects(Zone, "z1")), Pod("a", Apart(Zone, "a"), Selects(Zone, "z2"))}},
+		{"one follows, one keeps away", "", []*corev1.Pod{
+			Pod("c", Near(Zone, "c"), Selects(Zone, "z1")), Pod("a", Apart(Zone, "a"), Selects(Zone, "z2")),
+		}},
 		{"one does both", "refused: c", []*corev1.Pod{Pod("c", Near(Zone, "c"), Apart(Zone, "c"), Selects(Zone, "z1"))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -112,8 +114,8 @@ func TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace(t *testing.T) {
 	}
 }
 
-// TestNodesInFlightComeUpInTurn: each of three nodes in flight brings a pod of a DaemonSet, and a pod that is nominated to one of them may have
-// two beside it in its domain. The scheduler binds it once its node and another are there.
+// TestNodesInFlightComeUpInTurn: each of three nodes in flight brings a pod of a DaemonSet, and a pod that is nominated to one of them may
+// have two beside it in its domain. The scheduler binds it once its node and another are there.
 func TestNodesInFlightComeUpInTurn(t *testing.T) {
 	flying := func(name string) snapshot.Node {
 		return Node(name, "general", func(n *snapshot.Node) {

@@ -37,8 +37,8 @@ func (c *Cluster) withoutTerminating() *Cluster {
 	return out
 }
 
-// onceTheyEnd is the cluster once the pods that terminate are gone, with what it binds of the queue then, and what is left of that. Pods that
-// follow one that terminates are bound before, and others that keep away from one are bound after: there need be no moment for all.
+// onceTheyEnd is the cluster once the pods that terminate are gone, with what it binds of the queue then, and what is left of that. Pods
+// that follow one that terminates are bound before, and others that keep away from one are bound after: there need be no moment for all.
 func (c *Cluster) onceTheyEnd(queue []binding) (*Cluster, []binding) {
 	out := c.withoutTerminating()
 	for _, node := range out.joining() {

@@ -83,14 +83,16 @@ func TestPodsKeepAwayFromADaemonSetOnlyWhereItRuns(t *testing.T) {
 	plan := func(pods ...*corev1.Pod) *snapshot.Snapshot {
 		amd := WithLabel(Type("amd", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "amd64")
 		arm := WithLabel(Type("arm", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "arm64")
-		return daemons(World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{amd, arm})}, append(pods, Pod("x", Requests("cpu", "3")))...), agent)
+		pods = append(pods, Pod("x", Requests("cpu", "3")))
+		return daemons(World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{amd, arm})}, pods...), agent)
+	}
+	apart := func(cpu, arch string) *corev1.Pod {
+		return Pod("a", Requests("cpu", cpu), Apart(Arch, "agent"), Selects(Arch, arch))
 	}
 	checkPlans(t, []planCase{
-		{"on another node", plan(Pod("a", Requests("cpu", "2"), Apart(Arch, "agent"), Selects(Arch, "arm64"))), []string{"general amd: x", "general arm: a"}},
-		{"on that node", plan(Pod("a", Requests("cpu", "500m"), Apart(Arch, "agent"), Selects(Arch, "arm64"))), []string{"general arm: a, x"}},
-		{"not where it runs", plan(Pod("a", Requests("cpu", "2"), Apart(Arch, "agent"), Selects(Arch, "amd64"))), []string{
-			"general amd: x", "unschedulable (Topology): a",
-		}},
+		{"on another node", plan(apart("2", "arm64")), []string{"general amd: x", "general arm: a"}},
+		{"on that node", plan(apart("500m", "arm64")), []string{"general arm: a, x"}},
+		{"not where it runs", plan(apart("2", "amd64")), []string{"general amd: x", "unschedulable (Topology): a"}},
 	})
 }
 

@@ -193,8 +193,8 @@ func (r *run) foundersMisled() (some bool) {
 	return some
 }
 
-// foundsElsewhere reports whether a pod of the set is on a planned node in a domain to which no pod of the set on an existing node comes, and
-// one comes to another. kube-scheduler does not see pods on nodes that are in no domain.
+// foundsElsewhere reports whether a pod of the set is on a planned node in a domain to which no pod of the set on an existing node comes,
+// while one comes to another domain. Pods on nodes that are in no domain do not count for kube-scheduler.
 //
 // Cost: planned nodes and their classes; if there is such a pod, existing nodes and the pods of the plan there.
 func (r *run) foundsElsewhere(g *topology.Group) bool {

@@ -122,9 +122,11 @@ func TestNodesWithoutALabelCountForPodsThatExcludeAValueOfIt(t *testing.T) {
 	small := Type("small", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110")
 	large := Type("large", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110")
 	s := World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{
-		WithReservation(WithOfferings(small, Offering("z1", "spot", 0.1), Offering("z2", "on-demand", 0.1), Offering("z3", "spot", 0.1)), "r-1", 0),
+		WithReservation(WithOfferings(small, Offering("z2", "on-demand", 0.1), Offering("z3", "spot", 0.1)), "r-1", 0),
 		WithReservation(WithOfferings(large, Offering("z1", "spot", 0.2)), "r-1", 0),
 	})}, append(Pods(3, "a", Labeled("app", "a"), Requests("cpu", "3"), Spread(Zone, 1, "a"), Needs(Expr(ReservationID, notIn, "r-1"))),
 		Pods(2, "b", Requests("cpu", "1500m"), Needs(Expr(Zone, notIn, "z1")))...)...)
-	checkPlans(t, []planCase{{"one in z1, not in r-1", s, []string{"general small: b", "general small: b", "general large z1 in r-1: a", "unschedulable (Resources): a x2"}}})
+	checkPlans(t, []planCase{{"one in z1, not in r-1", s, []string{
+		"general small: b", "general small: b", "general large z1 in r-1: a", "unschedulable (Resources): a x2",
+	}}})
 }

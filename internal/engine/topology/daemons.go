@@ -53,14 +53,14 @@ func (c *ComingDaemon) Among(of resources.Bitset) (counts, surely bool) {
 	return counts, surely
 }
 
-// AddDaemon adds a DaemonSet, before groups are made. Its pods require one of the alternatives of nodes. Contested is true if others want its
-// host ports that do not want each other's: then it is not known which of them come.
+// AddDaemon adds a DaemonSet, before groups are made. Its pods require one of the alternatives of nodes. Contested is true if others want
+// its host ports that do not want each other's: then it is not known which of them come.
 func (r *Registry) AddDaemon(name string, pod *corev1.Pod, alternatives []requirement.Set, contested bool) {
 	r.daemons = append(r.daemons, daemon{name: name, pod: pod, alternatives: alternatives, contested: contested})
 }
 
-// domainsOf are those of the group's domains that a node with these labels may end up in with a pod of the DaemonSet, as far as the label of
-// the domain decides; all is true if these are all that it may end up in. The caller must not change them.
+// domainsOf are those of the group's domains that a node with these labels may end up in with a pod of the DaemonSet, as far as the label
+// of the domain decides; all is true if these are all that it may end up in. The caller must not change them.
 func (d *daemon) domainsOf(r *Registry, g *Group, node requirement.Set) (domains []string, all bool) {
 	known := r.DomainsOf(g, node)
 	runs := func(domain string) bool {

@@ -64,8 +64,8 @@ func (r *Registry) mayComeUpIn(g *Group, at *NewNode, domain string) bool {
 		at.Outcomes.MaySatisfy(requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, domain))}))
 }
 
-// Admitted are those of the DaemonSets, by number, that no running pod keeps off the planned node wherever it comes up. The others take room,
-// for they may come later; until then no spread counts them there.
+// Admitted are those of the DaemonSets, by number, that no running pod keeps off the planned node wherever it comes up. The others take
+// room, for they may come later; until then no spread counts them there.
 func (r *Registry) Admitted(of resources.Bitset, at *NewNode) resources.Bitset {
 	return r.certain(of, func(number int) bool { return r.isKeptOff(number, at) })
 }

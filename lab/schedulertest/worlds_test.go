@@ -116,22 +116,32 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{name: "profiles", world: propertytest.ProfilesWorld, seeds: 13_000_000},
 		{name: "earlier names of labels", world: propertytest.AliasWorld, seeds: 15_000_000, mended: []uint64{
 			20, 103, 298,
-			2064, // the checker counted two DaemonSets' pods that want one host port
+			21746, // pods kept away from a DaemonSet in domains in which it does not run
+			26002, // the first pod of a set waited for one on a node that is in no domain
+			22470, // the checker bound pods before one that terminates was gone, or after, which others waited for
+			2064,  // the checker counted two DaemonSets' pods that want one host port
 		}},
 		{name: "static volumes", world: propertytest.StaticVolumesWorld, seeds: 17_000_000, mended: []uint64{
 			77, 130, 151, // labels of volumes that claims may still be bound to
-			1073, // a pod on a node that does not count made room in its zone, which was not stated
+			22553, // the checker had all pods bound either before or after those that terminate are gone
+			1073,  // a pod on a node that does not count made room in its zone, which was not stated
 		}},
-		{name: "storage capacity", world: propertytest.StorageCapacityWorld, seeds: 19_000_000},
+		{name: "storage capacity", world: propertytest.StorageCapacityWorld, seeds: 19_000_000, mended: []uint64{
+			24431, // a running pod keeps a DaemonSet's pod off a new node, where a spread counted it
+			22267, // the checker had all pods bound either before or after those that terminate are gone
+		}},
 		{name: "nodes in flight", world: propertytest.InFlightWorld, seeds: 21_000_000, mended: []uint64{
-			3547, // a new node made a zone beside which nominated pods were too many
-			3901, // nominated pods rest on one that the plan had for an existing node
+			3547,  // a new node made a zone beside which nominated pods were too many
+			26022, // the checker had all nodes in flight up before any pod is bound
+			3901,  // nominated pods rest on one that the plan had for an existing node
 		}},
 		{name: "deleting nodes", world: propertytest.DeletingWorld, seeds: 23_000_000, mended: []uint64{
 			555, 826, // DaemonSets' pods on nodes that leave
 			2192, 2216, 2826, 5138, // pods that spread over hosts wait until a node that is being deleted is gone
 		}},
-		{name: "reserved capacity", world: propertytest.ReservedWorld, seeds: 25_000_000},
+		{name: "reserved capacity", world: propertytest.ReservedWorld, seeds: 25_000_000, mended: []uint64{
+			21160, // nodes outside reservations counted as if they might be in one only
+		}},
 		// One takes three times as long as one of another kind: pods with devices are planned one by one.
 		{name: "devices", world: schedulertest.DevicesWorld, seeds: 27_000_000, worlds: 140, mended: []uint64{
 			144, // pods on a node with devices were not counted in the domain that it comes up in
@@ -153,6 +163,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 func (k *kind) run(t *testing.T) {
 	first, count := k.worldRange(t)
 	placed, rejected, failed := 0, 0, 0
+	seen := propertytest.NewTally(append(propertytest.SchedulerHappenings(), k.happenings()...)...)
 	var seeds []uint64
 	for seed := first; seed < first+count; seed++ {
 		seeds = append(seeds, seed)
@@ -161,6 +172,9 @@ func (k *kind) run(t *testing.T) {
 		s := k.world(seeded(k.seeds + seed))
 		plan := schedule.Solve(s, schedule.Budget{})
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)
+		if seed >= first && seed < first+count { // the others were not chosen by chance
+			seen.Add(s, &plan)
+		}
 		if err := validate.Plan(s, plan); err != nil {
 			small := propertytest.Shrink(s, func(w *snapshot.Snapshot) bool {
 				return len(w.Pools) > 0 && validate.Plan(w, schedule.Solve(w, schedule.Budget{})) != nil
@@ -184,8 +198,8 @@ func (k *kind) run(t *testing.T) {
 		t.Errorf("world %d: %s\nshrunk: %s\n%s%s", seed, why, disagreement(t, small, smallPlan, seed),
 			propertytest.Show(small)+schedulertest.DeviceObjects(small), propertytest.Describe(smallPlan))
 	}
-	if failed == 0 && (placed < 2*int(count) || rejected < int(count)/2) {
-		t.Errorf("too little happened: %d pods placed, %d rejected", placed, rejected)
+	for _, rare := range seen.Rare() {
+		t.Errorf("too little happened: %s", rare)
 	}
 	t.Logf("%d pods placed, %d rejected, %d of %d worlds differ", placed, rejected, failed, count)
 }

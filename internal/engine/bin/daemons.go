@@ -81,7 +81,10 @@ func (s *Set) comingWith(b *Bin, a request, v *topology.View) topology.Coming {
 			in = b.t.Candidates(cands.Requirements().With(requirement.In(key, domain)))
 		}
 		blocked := s.blockedGroups(b, a)
-		return in.MayHave(daemons, s.topology.Certain(daemons, b.as(in)), blocked)
+		at := b.as(in)
+		return in.MayHave(nodepool.Neighbors{
+			Of: daemons, Admitted: s.topology.Admitted(daemons, at), Certain: s.topology.Certain(daemons, at),
+		}, blocked)
 	}
 }
 

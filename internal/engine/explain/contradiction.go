@@ -69,5 +69,5 @@ func firstConflict(pod, volume []requirement.Requirement) rejection.Reason {
 }
 
 func excludes(a, b requirement.Requirement) bool {
-	return !a.Overlaps(b) && !(a.AllowsAbsent() && b.AllowsAbsent())
+	return !a.Agrees(b)
 }

@@ -95,20 +95,27 @@ func (t *Template) Arriving(of, certain resources.Bitset, key, value string) (n 
 		reqs = reqs.With(requirement.In(key, value))
 	}
 	cands := t.Candidates(reqs)
-	_, n = cands.MayHave(of, certain, nil)
+	_, n = cands.MayHave(Neighbors{Of: of, Admitted: of, Certain: certain}, nil)
 	return n, len(cands.list) > 0
 }
 
-// MayHave returns how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each;
-// certain are those that nothing but another DaemonSet keeps off.
-func (c *Candidates) MayHave(of, certain resources.Bitset, marked []bool) (may, surely int) {
-	for _, coming := range c.Coming(of, marked) {
-		switch counts, sure := coming.Among(of); {
-		case !counts:
-		case sure && certain.Has(coming.Number):
-			may, surely = may+1, surely+1
-		default:
-			may++
+// Neighbors are daemons, by number.
+type Neighbors struct {
+	Of resources.Bitset
+	// Admitted are those of them that running pods do not surely keep off the nodes at hand, Certain those that nothing but another
+	// DaemonSet keeps off.
+	Admitted, Certain resources.Bitset
+}
+
+// MayHave returns how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each.
+func (c *Candidates) MayHave(n Neighbors, marked []bool) (may, surely int) {
+	for _, coming := range c.Coming(n.Of, marked) {
+		if counts, _ := coming.Among(n.Admitted); !counts || !n.Admitted.Has(coming.Number) {
+			continue
+		}
+		may++
+		if _, sure := coming.Among(n.Of); sure && n.Certain.Has(coming.Number) {
+			surely++
 		}
 	}
 	return may, surely

@@ -455,3 +455,28 @@ func TestDomainsAreThoseOfTheQuery(t *testing.T) {
 		}
 	}
 }
+
+func TestNodesWithoutALabelAreAmongTheOutcomes(t *testing.T) {
+	it := WithReservation(Type("m", 1, "cpu", "2", "memory", "4Gi"), "r-1", 1)
+	tpl := newFixture(nil, Pool("general", []*catalog.InstanceType{it})).All()[0]
+	cands := tpl.Candidates(tpl.Requirements())
+	for _, c := range []struct {
+		name        string
+		req         requirement.Requirement
+		may, always bool
+	}{
+		{"in the reservation", requirement.In(ReservationID, "r-1"), true, false},
+		{"in another", requirement.In(ReservationID, "r-2"), false, false},
+		{"not in the reservation", requirement.NotIn(ReservationID, "r-1"), true, false},
+		{"not in another", requirement.NotIn(ReservationID, "r-2"), true, true},
+		{"in none", requirement.DoesNotExist(ReservationID), true, false},
+		{"in any", requirement.Exists(ReservationID), true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := requirement.Pod{Selector: set(c.req)}
+			if may, always := cands.MaySatisfy(pod), cands.AllSatisfy(pod); may != c.may || always != c.always {
+				t.Errorf("may %v, always %v, want %v and %v", may, always, c.may, c.always)
+			}
+		})
+	}
+}

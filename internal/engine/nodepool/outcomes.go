@@ -48,17 +48,27 @@ func (c *Candidates) SomeMaySatisfy(some []Candidate, pod requirement.Pod) bool 
 
 // mayBe reports whether the label of a node of the offering may satisfy the requirement.
 func (c *Candidates) mayBe(ti *Type, o *catalog.Offering, r requirement.Requirement) bool {
-	key := r.Key()
-	have := c.reqs.Get(key)
+	have, known := c.labelOn(ti, o, r.Key())
+	if !known {
+		return c.t.models.config.Labels.WellKnown[r.Key()] || r.AllowsAbsent()
+	}
+	return have.Agrees(r)
+}
+
+// labelOn is what is known of a label of a node of the offering; false if nothing is. A type or an offering may state that there is none.
+func (c *Candidates) labelOn(ti *Type, o *catalog.Offering, key string) (have requirement.Requirement, known bool) {
 	switch {
 	case o.Requirements.Defines(key):
-		have = have.Intersect(o.Requirements.Get(key))
+		have = o.Requirements.Get(key)
 	case ti.Requirements.Defines(key):
-		have = have.Intersect(ti.Requirements.Get(key))
-	case !c.reqs.Defines(key):
-		return c.t.models.config.Labels.WellKnown[key] || r.AllowsAbsent()
+		have = ti.Requirements.Get(key)
+	default:
+		return c.reqs.Get(key), c.reqs.Defines(key)
 	}
-	return have.Overlaps(r)
+	if c.reqs.Defines(key) {
+		have = have.Intersect(c.reqs.Get(key))
+	}
+	return have, true
 }
 
 // variantsOf are the indexes of the types that are variants of the same instance type, the last one excluded. Types are
@@ -85,14 +95,11 @@ func (c *Candidates) satisfies(ti *Type, o *catalog.Offering, pod requirement.Po
 // surelyHas reports whether the label of a node of the offering satisfies the requirement with each value that it may get.
 func (c *Candidates) surelyHas(ti *Type, o *catalog.Offering, r requirement.Requirement) bool {
 	key := r.Key()
-	have := c.reqs.Get(key)
-	switch {
-	case have.MinValues() > 0: // the claim leaves a choice of values
-	case o.Requirements.Defines(key):
-		have = have.Intersect(o.Requirements.Get(key))
-	case ti.Requirements.Defines(key):
-		have = have.Intersect(ti.Requirements.Get(key))
-	case !c.reqs.Defines(key):
+	have, known := c.labelOn(ti, o, key)
+	if own := c.reqs.Get(key); own.MinValues() > 0 { // the claim leaves a choice of values
+		have, known = own, true
+	}
+	if !known {
 		return !c.t.models.config.Labels.WellKnown[key] && r.AllowsAbsent()
 	}
 	return have.Equal(have.Intersect(r.WithMinValues(0)))

@@ -90,10 +90,3 @@ func TestNeverDearerThanAPlainPlan(t *testing.T) {
 		t.Errorf("too few plans are comparable: %d in %d worlds", compared, count)
 	}
 }
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}

@@ -100,16 +100,24 @@ func (c *Cluster) joining() (out []*ClusterNode) {
 	return out
 }
 
-// inTurn has the nodes after the existing ones come up one after the other, in any order, each with its DaemonSets' pods. It binds what it
-// can in between, and returns the pods that are left.
-func (c *Cluster) inTurn(existing int, queue []binding, d random) []binding {
-	up, later := slices.Clone(c.Nodes[:existing]), slices.Clone(c.Nodes[existing:])
-	for len(later) > 1 {
+// inTurn has the nodes that join come up one after the other, in any order, each with its DaemonSets' pods. It binds what it can before and
+// in between, and returns the pods that are left.
+func (c *Cluster) inTurn(queue []binding, d random) []binding {
+	var up []*ClusterNode
+	later := c.joining()
+	for _, n := range c.Nodes {
+		if !n.joins() {
+			up = append(up, n)
+		}
+	}
+	for {
+		queue = (&Cluster{Nodes: slices.Clone(up), World: c.World, Filter: c.Filter, Devices: c.Devices}).bindThose(queue, true)
+		if len(later) < 2 {
+			return queue
+		}
 		k := d.n(len(later))
 		up, later = append(up, later[k]), slices.Delete(later, k, k+1)
-		queue = (&Cluster{Nodes: slices.Clone(up), World: c.World, Filter: c.Filter, Devices: c.Devices}).bindThose(queue, true)
 	}
-	return queue
 }
 
 // DeletingWorld is a SchedulerWorld with nodes that are being deleted. The pods of some move: they are planned as those that replace them.

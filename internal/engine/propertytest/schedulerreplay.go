@@ -192,13 +192,16 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 				return cmp.Or(cmp.Compare(late[b.pod.Name], late[a.pod.Name]), (try%3-1)*cmp.Compare(rulesAboutOthers(b.pod), rulesAboutOthers(a.pod)))
 			})
 		}
-		if try%4 > 1 { // pods on existing nodes need not wait for the others
+		switch {
+		case try%8 > 5:
+			queue = after.inTurn(queue, d)
+		case try%4 > 1: // pods on existing nodes need not wait for the others
 			queue = after.first(existing).bindThose(queue, try%2 == 0)
 		}
-		if try%8 > 5 {
-			queue = after.inTurn(existing, queue, d)
+		if stuck = after.bind(queue, try%2 == 0); len(stuck) > 0 && from == c {
+			after, stuck = after.onceTheyEnd(stuck)
 		}
-		if stuck = after.bind(queue, try%2 == 0); len(stuck) == 0 {
+		if len(stuck) == 0 {
 			return after.withTerminatingOf(c), ""
 		}
 		for _, b := range stuck {

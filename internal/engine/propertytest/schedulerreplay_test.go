@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -33,6 +37,7 @@ func TestTheSchedulerAcceptsPlansOverFullHosts(t *testing.T) {
 func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, more ...uint64) {
 	first, count := worldRange(t, schedulerWorlds)
 	placed, rejected, failed := 0, 0, 0
+	seen := NewTally(SchedulerHappenings()...)
 	all := os.Getenv("DOVETAIL_FINDINGS") != "" // list every difference, each as found
 	var seeds []uint64
 	for seed := first; seed < first+count; seed++ {
@@ -46,6 +51,9 @@ func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, 
 		plan := schedule.Solve(s, schedule.Budget{})
 		why := Disagreement(s, plan, nil, seeded(seed).next)
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)
+		if seed >= first && seed < first+count { // the others were not chosen by chance
+			seen.Add(s, &plan)
+		}
 		kind, _, _ := strings.Cut(why, ":")
 		if why == "" {
 			continue
@@ -61,8 +69,74 @@ func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, 
 		smallPlan := schedule.Solve(small, schedule.Budget{})
 		t.Errorf("world %d: %s\nshrunk: %s\n%s%s", seed, why, Disagreement(small, smallPlan, nil, seeded(seed).next), Show(small), Describe(smallPlan))
 	}
-	if failed == 0 && (placed < 2*int(count) || rejected < int(count)/2) {
-		t.Errorf("too little happened: %d pods placed, %d rejected", placed, rejected)
+	for _, rare := range seen.Rare() {
+		t.Errorf("too little happened: %s", rare)
 	}
 	t.Logf("%d pods placed, %d rejected, %d of %d worlds differ", placed, rejected, failed, count)
+}
+
+// TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace: c follows a pod that terminates, and has to come before it is gone; a keeps
+// away from another one, and has to come after. The scheduler binds both, although at no moment it would both.
+func TestPodsFollowOneThatTerminatesBeforeOthersTakeItsPlace(t *testing.T) {
+	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: Now()} }
+	on := func(name, zone string, pods ...*corev1.Pod) snapshot.Node {
+		return Node(name, "general", func(n *snapshot.Node) {
+			n.Labels[Zone], n.Allocatable = zone, Resources("cpu", "1", "memory", "4Gi", "pods", "110")
+			for _, p := range pods {
+				n.Pods = append(n.Pods, Bound(p, name))
+			}
+		})
+	}
+	for _, c := range []struct {
+		name, refused string
+		pods          []*corev1.Pod
+	}{
+		{"one follows, one keeps away", "", []*corev1.Pod{
+			Pod("c", Near(Zone, "c"), Selects(Zone, "z1")), Pod("a", Apart(Zone, "a"), Selects(Zone, "z2")),
+		}},
+		{"one does both", "refused: c", []*corev1.Pod{Pod("c", Near(Zone, "c"), Apart(Zone, "c"), Selects(Zone, "z1"))}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := World([]snapshot.Pool{Pool("general", Types())}, c.pods...)
+			s.Nodes = []snapshot.Node{
+				on("n1", "z1", Pod("c-old", Labeled("app", "c"), terminating)), on("n2", "z2", Pod("a-old", Labeled("app", "a"), terminating)),
+			}
+			plan := schedule.Plan{}
+			for _, p := range c.pods {
+				node := "n" + strings.TrimPrefix(p.Spec.NodeSelector[Zone], "z")
+				plan.Placements = append(plan.Placements, schedule.Placement{Node: node, Pods: []*corev1.Pod{p}})
+			}
+			why := Disagreement(s, plan, nil, seeded(1).next)
+			if (why == "") != (c.refused == "") || !strings.HasPrefix(why, c.refused) {
+				t.Errorf("%q, want %q", why, c.refused)
+			}
+		})
+	}
+}
+
+// TestNodesInFlightComeUpInTurn: each of three nodes in flight brings a pod of a DaemonSet, and a pod that is nominated to one of them may
+// have two beside it in its domain. The scheduler binds it once its node and another are there.
+func TestNodesInFlightComeUpInTurn(t *testing.T) {
+	flying := func(name string) snapshot.Node {
+		return Node(name, "general", func(n *snapshot.Node) {
+			n.Initialized, n.Allocatable = false, Resources("cpu", "4", "memory", "16Gi", "pods", "110")
+		})
+	}
+	fewest := int32(9)
+	for _, c := range []struct {
+		name, refused string
+		skew          int32
+	}{{"two of them may be up", "", 2}, {"none may be up", "refused: c", 0}} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := Pod("c", Spread(Zone, c.skew, "agent", func(t *corev1.TopologySpreadConstraint) { t.MinDomains = &fewest }))
+			s := World([]snapshot.Pool{Pool("general", Types())}, pod)
+			s.Nodes = []snapshot.Node{flying("n1"), flying("n2"), flying("n3")}
+			s.DaemonSets = []snapshot.DaemonSet{{Namespace: "default", Name: "agent", Pod: Pod("agent", Labeled("app", "agent"))}}
+			plan := schedule.Plan{Placements: []schedule.Placement{{Node: "n2", Pods: []*corev1.Pod{pod}}}}
+			why := Disagreement(s, plan, nil, seeded(1).next)
+			if (why == "") != (c.refused == "") || !strings.HasPrefix(why, c.refused) {
+				t.Errorf("%q, want %q", why, c.refused)
+			}
+		})
+	}
 }

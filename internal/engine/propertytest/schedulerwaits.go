@@ -37,6 +37,19 @@ func (c *Cluster) withoutTerminating() *Cluster {
 	return out
 }
 
+// onceTheyEnd is the cluster once the pods that terminate are gone, with what it binds of the queue then, and what is left of that. Pods
+// that follow one that terminates are bound before, and others that keep away from one are bound after: there need be no moment for all.
+func (c *Cluster) onceTheyEnd(queue []binding) (*Cluster, []binding) {
+	out := c.withoutTerminating()
+	for _, node := range out.joining() {
+		out.startDaemons(node)
+	}
+	for i, b := range queue {
+		queue[i].node = out.Nodes[slices.Index(c.Nodes, b.node)]
+	}
+	return out, out.bind(queue, true)
+}
+
 // withTerminatingOf is the cluster with those pods of another that terminate, and the nodes that go once they are gone.
 func (c *Cluster) withTerminatingOf(other *Cluster) *Cluster {
 	out := c.withoutTerminating()

@@ -317,8 +317,8 @@ func (r Requirement) Overlaps(o Requirement) bool {
 	return slices.ContainsFunc(concrete.values, other.Has)
 }
 
-// agrees reports whether a node can satisfy both, with or without the label.
-func (r Requirement) agrees(o Requirement) bool {
+// Agrees reports whether a node can satisfy both, with or without the label.
+func (r Requirement) Agrees(o Requirement) bool {
 	return (r.AllowsAbsent() && o.AllowsAbsent()) || r.Overlaps(o)
 }
 

@@ -166,7 +166,7 @@ func (s Set) Overlaps(o Set) bool {
 	}
 	if len(o.list) > lopsided*len(s.list) {
 		for i := range s.list {
-			if j, ok := o.find(s.list[i].key); ok && !s.list[i].agrees(o.list[j]) {
+			if j, ok := o.find(s.list[i].key); ok && !s.list[i].Agrees(o.list[j]) {
 				return false
 			}
 		}
@@ -180,7 +180,7 @@ func (s Set) Overlaps(o Set) bool {
 		case c > 0:
 			j++
 		default:
-			if !s.list[i].agrees(o.list[j]) {
+			if !s.list[i].Agrees(o.list[j]) {
 				return false
 			}
 			i, j = i+1, j+1
@@ -217,7 +217,7 @@ func (s Set) Conflict(incoming Set, undefined map[string]bool) (Conflict, bool) 
 		return Conflict{Incoming: q, Undefined: true}, true
 	}
 	for _, q := range incoming.list {
-		if i, ok := s.find(q.key); ok && !s.list[i].agrees(q) {
+		if i, ok := s.find(q.key); ok && !s.list[i].Agrees(q) {
 			return Conflict{Incoming: q, Existing: s.list[i]}, true
 		}
 	}

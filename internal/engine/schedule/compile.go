@@ -32,7 +32,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	sv.readDaemons()
 	sv.topology = topology.NewRegistry(s, sv.pending)
 	for _, d := range sv.daemons {
-		sv.topology.AddDaemon(d.Name(), d.Pod(), d.Contested)
+		sv.topology.AddDaemon(d.Name(), d.Pod(), d.Alternatives, d.Contested)
 	}
 	queue := sv.classify(pods)
 	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.

@@ -38,6 +38,11 @@ func TestTheFirstPodOfASetWaitsForThoseOnExistingNodes(t *testing.T) {
 	checkPlans(t, []planCase{
 		{"none", withNodes(world(large), small), []string{"general m.large: large"}},
 		{"one", withNodes(world(large, Pod("a", web, Requests("cpu", "500m"))), small), []string{"on n1: a", "unschedulable (Topology): large"}},
+		{
+			"one on a node that is in no domain", withNodes(World(pool(TemplateLabel("rack", "r1")),
+				Pod("large", web, Requests("cpu", "3"), Near("rack", "web")), Pod("a", web, Requests("cpu", "500m"))), small),
+			[]string{"general m.large: large", "on n1: a"},
+		},
 	})
 }
 

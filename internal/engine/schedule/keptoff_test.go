@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
@@ -59,6 +60,39 @@ func TestPodsDoNotCountOnDaemonsThatOthersKeepOff(t *testing.T) {
 				Pod("w", Requests("cpu", "3"), Labeled("app", "web"), Spread(Zone, 1, "web"))), keeper("z2")), agent),
 			[]string{"general m.small z2: x", "unschedulable (Topology): w"},
 		},
+		{
+			"a spread counts none where it surely does not come",
+			daemons(withNodes(world(Pod("w", Requests("cpu", "3"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
+				occupied("old", "z1", Pod("keeper", Labeled("app", "web"), Apart(Zone, "web"))), occupied("other", "z2")), agent),
+			[]string{"general m.large z1: w"},
+		},
+		{
+			"a spread counts it where one that is about to be gone keeps it off",
+			daemons(withNodes(world(Pod("w", Requests("cpu", "3"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
+				occupied("old", "z1", Pod("keeper", Apart(Zone, "web"), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: Now()} }),
+					Pod("web", Labeled("app", "web"))), occupied("other", "z2")), agent),
+			[]string{"unschedulable (Topology): w"},
+		},
+	})
+}
+
+// TestPodsKeepAwayFromADaemonSetOnlyWhereItRuns: the node for x may be of either architecture, and brings a DaemonSet's pod if it is amd64.
+// Pods that keep away from that can run on arm64, and on the very node, which is of that architecture then.
+func TestPodsKeepAwayFromADaemonSetOnlyWhereItRuns(t *testing.T) {
+	agent := Pod("agent", Labeled("app", "agent"), Selects(Arch, "amd64"))
+	plan := func(pods ...*corev1.Pod) *snapshot.Snapshot {
+		amd := WithLabel(Type("amd", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "amd64")
+		arm := WithLabel(Type("arm", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110"), Arch, "arm64")
+		pods = append(pods, Pod("x", Requests("cpu", "3")))
+		return daemons(World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{amd, arm})}, pods...), agent)
+	}
+	apart := func(cpu, arch string) *corev1.Pod {
+		return Pod("a", Requests("cpu", cpu), Apart(Arch, "agent"), Selects(Arch, arch))
+	}
+	checkPlans(t, []planCase{
+		{"on another node", plan(apart("2", "arm64")), []string{"general amd: x", "general arm: a"}},
+		{"on that node", plan(apart("500m", "arm64")), []string{"general arm: a, x"}},
+		{"not where it runs", plan(apart("2", "amd64")), []string{"general amd: x", "unschedulable (Topology): a"}},
 	})
 }
 

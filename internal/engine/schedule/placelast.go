@@ -193,7 +193,8 @@ func (r *run) foundersMisled() (some bool) {
 	return some
 }
 
-// foundsElsewhere reports whether a pod of the set is on a planned node in a domain to which no pod of the set on an existing node comes.
+// foundsElsewhere reports whether a pod of the set is on a planned node in a domain to which no pod of the set on an existing node comes,
+// while one comes to another domain. Pods on nodes that are in no domain do not count for kube-scheduler.
 //
 // Cost: planned nodes and their classes; if there is such a pod, existing nodes and the pods of the plan there.
 func (r *run) foundsElsewhere(g *topology.Group) bool {
@@ -210,15 +211,17 @@ func (r *run) foundsElsewhere(g *topology.Group) bool {
 		return false
 	}
 	r.steps += len(r.nodes.All())
+	seen := false
 	for _, n := range r.nodes.All() {
 		for _, pod := range n.Placement().Pods {
 			r.steps++
-			if d, has := n.Topology().Domain(g.Key()); has && g.Selects(pod) {
+			if d, has := g.Domain(n.Topology()); has && g.Selects(pod) {
 				delete(founded, d)
+				seen = true
 			}
 		}
 	}
-	return len(founded) > 0
+	return seen && len(founded) > 0
 }
 
 func (r *run) founderMisled(g *topology.Group) bool {

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -112,4 +113,20 @@ func TestZonesWithoutCapacityAreDomainsOnlyWithNodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNodesWithoutALabelCountForPodsThatExcludeAValueOfIt: nodes for b come up in z2 or z3, and never in a capacity reservation, which they
+// therefore have no label of. They count for pods that exclude the reservation: so z2 or z3 will be a domain without pods, and z1 must not
+// have two more.
+func TestNodesWithoutALabelCountForPodsThatExcludeAValueOfIt(t *testing.T) {
+	small := Type("small", 0.1, "cpu", "2", "memory", "8Gi", "pods", "110")
+	large := Type("large", 0.2, "cpu", "4", "memory", "16Gi", "pods", "110")
+	s := World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{
+		WithReservation(WithOfferings(small, Offering("z2", "on-demand", 0.1), Offering("z3", "spot", 0.1)), "r-1", 0),
+		WithReservation(WithOfferings(large, Offering("z1", "spot", 0.2)), "r-1", 0),
+	})}, append(Pods(3, "a", Labeled("app", "a"), Requests("cpu", "3"), Spread(Zone, 1, "a"), Needs(Expr(ReservationID, notIn, "r-1"))),
+		Pods(2, "b", Requests("cpu", "1500m"), Needs(Expr(Zone, notIn, "z1")))...)...)
+	checkPlans(t, []planCase{{"one in z1, not in r-1", s, []string{
+		"general small: b", "general small: b", "general large z1 in r-1: a", "unschedulable (Resources): a x2",
+	}}})
 }

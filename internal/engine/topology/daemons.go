@@ -17,6 +17,8 @@ import (
 type daemon struct {
 	name string // with its namespace
 	pod  *corev1.Pod
+	// alternatives are what its pods require of nodes, one of which must hold.
+	alternatives []requirement.Set
 	// follows are the affinity groups that count its pods; apart are the groups of anti-affinity that do, and its own,
 	// Inverse ones. Spreads are those that count its pods.
 	follows, apart, spreads []*Group
@@ -34,6 +36,8 @@ type ComingDaemon struct {
 	Number int
 	// Surely is false where it depends on what the node becomes.
 	Surely bool
+	// KeptOff is true where the anti-affinity of a running pod keeps it off: no spread counts it there.
+	KeptOff bool
 	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes.
 	Rivals resources.Bitset
 }
@@ -49,10 +53,32 @@ func (c *ComingDaemon) Among(of resources.Bitset) (counts, surely bool) {
 	return counts, surely
 }
 
-// AddDaemon adds a DaemonSet, before groups are made. Contested is true if others want its host ports that do not want each other's: then
-// it is not known which of them come.
-func (r *Registry) AddDaemon(name string, pod *corev1.Pod, contested bool) {
-	r.daemons = append(r.daemons, daemon{name: name, pod: pod, contested: contested})
+// AddDaemon adds a DaemonSet, before groups are made. Its pods require one of the alternatives of nodes. Contested is true if others want
+// its host ports that do not want each other's: then it is not known which of them come.
+func (r *Registry) AddDaemon(name string, pod *corev1.Pod, alternatives []requirement.Set, contested bool) {
+	r.daemons = append(r.daemons, daemon{name: name, pod: pod, alternatives: alternatives, contested: contested})
+}
+
+// domainsOf are those of the group's domains that a node with these labels may end up in with a pod of the DaemonSet, as far as the label
+// of the domain decides; all is true if these are all that it may end up in. The caller must not change them.
+func (d *daemon) domainsOf(r *Registry, g *Group, node requirement.Set) (domains []string, all bool) {
+	known := r.DomainsOf(g, node)
+	runs := func(domain string) bool {
+		return slices.ContainsFunc(d.alternatives, func(alt requirement.Set) bool { return alt.Get(g.key).Has(domain) })
+	}
+	if !slices.ContainsFunc(known, func(domain string) bool { return !runs(domain) }) {
+		return known, true
+	}
+	return slices.DeleteFunc(slices.Clone(known), func(domain string) bool { return !runs(domain) }), false
+}
+
+// with is the labels that a node with these has if it has a pod of the DaemonSet, as far as the group needs to know; false if it has none.
+func (d *daemon) with(r *Registry, g *Group, node requirement.Set) (requirement.Set, bool) {
+	domains, all := d.domainsOf(r, g, node)
+	if all {
+		return node, true
+	}
+	return node.With(requirement.In(g.key, domains...)), len(domains) > 0
 }
 
 // countComing counts the pods that are still to come to nodes for a new group.
@@ -87,24 +113,31 @@ func (r *Registry) declareDaemons() {
 // apart avoid each domain that it may come up in.
 func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 	counts, surely := c.Among(r.selectedRivals(g, &c))
-	if g.typ == Affinity && !surely || g.typ == Spread && !counts {
+	if g.typ == Affinity && !surely || g.typ == Spread && (!counts || c.KeptOff) {
 		return
 	}
 	if domain, single := n.Domain(g.key); single {
 		g.AddRunning(n, by)
-		if g.typ == Spread && (!surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
-			if g.unsure == nil {
-				g.unsure = map[string]int{}
-			}
-			g.unsure[domain] += by
+		if (g.typ == Spread || g.typ == Inverse) && (!surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
+			g.addUnsure(domain, by)
 		}
 		return
 	}
 	if n.Unlaunched && !g.NeedsDomain() {
-		for _, d := range r.DomainsOf(g, n.Labels) {
+		domains, _ := r.daemons[c.Number].domainsOf(r, g, n.Labels)
+		for _, d := range domains {
 			g.addRunning(d, by)
+			g.addUnsure(d, by)
 		}
 	}
+}
+
+// addUnsure notes that by pods of DaemonSets that count in the domain may not come.
+func (g *Group) addUnsure(domain string, by int) {
+	if g.unsure == nil {
+		g.unsure = map[string]int{}
+	}
+	g.unsure[domain] += by
 }
 
 // selectedRivals are the rivals with pods that the group selects.
@@ -165,6 +198,8 @@ type CountedDaemon struct {
 	Group *Group
 	// Surely is false if the pod may not come.
 	Surely bool
+	// labels are those of the node if it comes.
+	labels requirement.Set
 }
 
 // CountDaemon counts the pod of a DaemonSet that comes with the planned node, and returns the groups that do. Pods
@@ -173,33 +208,46 @@ type CountedDaemon struct {
 func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 	d, out := &r.daemons[c.Number], []CountedDaemon(nil)
 	c.Surely = c.Surely && !r.MayBeKeptOff(c.Number, at)
-	add := func(g *Group, surely bool) {
-		r.countNew(g, at, 1, surely)
-		g.bring(at, 1)
-		out = append(out, CountedDaemon{g, surely})
+	add := func(g *Group, surely bool, labels requirement.Set) {
+		counted := CountedDaemon{g, surely, labels}
+		r.countDaemon(counted, at, 1)
+		out = append(out, counted)
 	}
 	for _, g := range d.follows {
 		if _, surely := c.Among(g.daemons); surely {
-			add(g, true)
+			add(g, true, at.Labels)
 		}
 	}
 	for _, g := range d.apart {
-		if !g.OverHosts() {
-			add(g, true)
+		if g.OverHosts() {
+			continue
+		}
+		if labels, some := d.with(r, g, at.Labels); some {
+			add(g, true, labels)
 		}
 	}
+	if len(d.spreads) == 0 || r.keepsOff && r.isKeptOff(c.Number, at) {
+		return out
+	}
+	admitted := c
+	admitted.Rivals = r.Admitted(c.Rivals, at)
 	for _, g := range d.spreads {
-		if counts, surely := c.Among(g.daemons); counts {
-			add(g, surely)
+		_, surely := c.Among(g.daemons)
+		if counts, _ := admitted.Among(g.daemons); counts {
+			add(g, surely, at.Labels)
 		}
 	}
 	return out
 }
 
 // UncountDaemon takes back what CountDaemon counted for a group.
-func (r *Registry) UncountDaemon(c CountedDaemon, at *NewNode) {
-	r.countNew(c.Group, at, -1, c.Surely)
-	c.Group.bring(at, -1)
+func (r *Registry) UncountDaemon(c CountedDaemon, at *NewNode) { r.countDaemon(c, at, -1) }
+
+func (r *Registry) countDaemon(c CountedDaemon, at *NewNode, n int) {
+	node := *at
+	node.Labels = c.labels
+	r.countNew(c.Group, &node, n, c.Surely)
+	c.Group.bring(&node, n)
 }
 
 // CountLaunchedDaemon is CountDaemon for a node that is being launched.
@@ -208,7 +256,12 @@ func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, poo
 	for _, list := range r.daemons[d.Number].groups() {
 		for _, g := range list {
 			counts, surely := d.Among(g.daemons)
-			if surely || counts && g.typ == Spread || g.typ == AntiAffinity || g.typ == Inverse {
+			switch {
+			case !g.NeedsDomain():
+				if labels, some := r.daemons[d.Number].with(r, g, node); some {
+					r.CountLaunched(g, labels, pool)
+				}
+			case surely, counts && g.typ == Spread:
 				r.CountLaunched(g, node, pool)
 			}
 		}

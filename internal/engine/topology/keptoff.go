@@ -64,6 +64,31 @@ func (r *Registry) mayComeUpIn(g *Group, at *NewNode, domain string) bool {
 		at.Outcomes.MaySatisfy(requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, domain))}))
 }
 
+// Admitted are those of the DaemonSets, by number, that no running pod keeps off the planned node wherever it comes up. The others take
+// room, for they may come later; until then no spread counts them there.
+func (r *Registry) Admitted(of resources.Bitset, at *NewNode) resources.Bitset {
+	return r.certain(of, func(number int) bool { return r.isKeptOff(number, at) })
+}
+
+// isKeptOff reports whether a running pod keeps the DaemonSet's pod off the planned node wherever that comes up.
+func (r *Registry) isKeptOff(number int, at *NewNode) bool {
+	return slices.ContainsFunc(r.daemons[number].keepers, func(g *Group) bool {
+		var taken []string
+		for domain := range g.counts {
+			if g.CountBefore(domain) > g.unsure[domain] {
+				taken = append(taken, domain)
+			}
+		}
+		if len(taken) == 0 {
+			return false
+		}
+		if domain, single := at.Labels.Get(g.key).Single(); single {
+			return slices.Contains(taken, domain)
+		}
+		return at.Outcomes != nil && at.Outcomes.AllSatisfy(requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, taken...))})
+	})
+}
+
 // Certain are those of the DaemonSets, by number, with pods that nothing keeps off the planned node.
 func (r *Registry) Certain(of resources.Bitset, at *NewNode) resources.Bitset {
 	return r.certain(of, func(number int) bool { return r.MayBeKeptOff(number, at) })
@@ -113,9 +138,10 @@ func (r *Registry) findKeepers() {
 	}
 	for _, n := range r.nodes {
 		for k, c := range n.Coming {
-			if c.Surely && r.MayBeKeptOff(c.Number, &NewNode{Labels: n.Labels}) {
+			at := &NewNode{Labels: n.Labels}
+			if keptOff := r.isKeptOff(c.Number, at); keptOff || c.Surely && r.MayBeKeptOff(c.Number, at) {
 				r.addComingOf(n, c, -1)
-				n.Coming[k].Surely = false
+				n.Coming[k].Surely, n.Coming[k].KeptOff = false, keptOff
 				r.addComingOf(n, n.Coming[k], 1)
 			}
 		}

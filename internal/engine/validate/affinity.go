@@ -40,7 +40,7 @@ func (c *check) antiAffinity() {
 	for _, r := range c.antiAffinityTerms() {
 		in := map[string][]*scheduledPod{}
 		for _, m := range c.selected(r.selection) {
-			for _, d := range m.at.named(r.stated).values {
+			for _, d := range c.domainsOf(m, r.selection) {
 				if m.repels {
 					in[d] = append(in[d], m)
 				}
@@ -55,7 +55,7 @@ func (c *check) antiAffinity() {
 }
 
 func (c *check) antiAffinityOf(m *scheduledPod, r *affinityTerm, in map[string][]*scheduledPod) {
-	for _, d := range m.at.named(r.stated).values {
+	for _, d := range c.domainsOf(m, r.selection) {
 		for _, o := range in[d] {
 			if o.pod != m.pod && (m.placedByPlan || o.placedByPlan) {
 				c.failAt([]*host{m.at, o.at}, "pods %s and %s may share %s %s, which anti-affinity forbids", name(m.pod), name(o.pod), r.key, d)
@@ -63,6 +63,15 @@ func (c *check) antiAffinityOf(m *scheduledPod, r *affinityTerm, in map[string][
 			}
 		}
 	}
+}
+
+// domainsOf are the domains in which the pod may be. A DaemonSet's pod comes only where it runs.
+func (c *check) domainsOf(m *scheduledPod, s *selection) []string {
+	values := m.at.named(s.stated).values
+	if !m.daemon {
+		return values
+	}
+	return slices.DeleteFunc(slices.Clone(values), func(d string) bool { return !c.labelDemandsOf(m.pod).reaches(s.key, d) })
 }
 
 // affinitySet is all terms of a pod's required affinity. A pod counts if it matches all of them; it counts once for the

@@ -30,8 +30,12 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 
 // daemonsToCome are the pods of DaemonSets that will run on hosts and are not there yet: on launches, and on nodes in
 // flight. Those that run there whatever the host becomes are surely there; others only may be.
-func (c *check) daemonsToCome() []*scheduledPod {
+func (c *check) daemonsToCome(others []*scheduledPod) []*scheduledPod {
 	var out []*scheduledPod
+	keepers := make([]map[string][]string, len(c.s.DaemonSets))
+	for i := range c.s.DaemonSets {
+		keepers[i] = c.domainsWithout(c.s.DaemonSets[i].Pod, others)
+	}
 	for _, pl := range c.hosts {
 		if pl.node != nil && pl.node.Initialized || pl.launch != nil && len(pl.outcomes) == 0 {
 			continue
@@ -44,11 +48,40 @@ func (c *check) daemonsToCome() []*scheduledPod {
 			}
 			surely := pl.satisfies(c.labelDemandsOf(set.Pod))
 			if surely || c.mayRunOn(set.Pod, pl) {
-				out = append(out, &scheduledPod{pod: set.Pod, at: pl, repels: true, attracts: surely, daemon: true})
+				m := &scheduledPod{pod: set.Pod, at: pl, repels: true, attracts: surely, daemon: true}
+				for key, taken := range keepers[i] {
+					m.keptOff = m.keptOff || pl.isWithin(key, taken)
+				}
+				out = append(out, m)
 			}
 		}
 	}
 	return out
+}
+
+// domainsWithout are the domains, by key, that the anti-affinity of pods that run keeps the DaemonSet's pods out of.
+func (c *check) domainsWithout(daemon *corev1.Pod, others []*scheduledPod) map[string][]string {
+	out := map[string][]string{}
+	for _, o := range others {
+		if o.placedByPlan || !o.repels || o.at.nominated(o.pod) {
+			continue
+		}
+		for _, t := range requiredAntiAffinity(o.pod) {
+			if s := c.affinitySelection(o.pod, &t); s.has(daemon) {
+				if domain, ok := o.at.named(s.stated).single(); ok {
+					out[s.stated] = append(out[s.stated], domain)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// isWithin reports whether the host comes up in one of the domains.
+func (pl *host) isWithin(key string, domains []string) bool {
+	l := pl.named(key)
+	return !l.absent && !l.open && len(l.values) > 0 &&
+		!slices.ContainsFunc(l.values, func(v string) bool { return !slices.Contains(domains, v) })
 }
 
 // mayRunOn reports whether a DaemonSet's pod runs on something that the host may become.

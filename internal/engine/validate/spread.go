@@ -72,7 +72,7 @@ func (c *check) daemonsSpread(sp *spread) []*scheduledPod {
 	var out []*scheduledPod
 	rivals := map[*host][]*scheduledPod{}
 	for _, m := range c.pods.daemons {
-		if !sp.has(m.pod) || !c.counts(sp, m.at) || slices.ContainsFunc(rivals[m.at], m.isRivalOf) {
+		if m.keptOff || !sp.has(m.pod) || !c.counts(sp, m.at) || slices.ContainsFunc(rivals[m.at], m.isRivalOf) {
 			continue
 		}
 		out = append(out, m)

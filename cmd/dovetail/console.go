@@ -144,6 +144,7 @@ func (f *consoleFlags) sources(cmd *cobra.Command) (console.Sources, error) {
 			return out, err
 		}
 		out.Decisions = func() (*recorder.Recording, error) { return recorder.Open(f.recording) }
+		out.Written = func() (time.Time, error) { return recorder.Written(f.recording) }
 	}
 	if f.recordingAlone() {
 		return out, f.addRecording(&out)

@@ -33,6 +33,14 @@ export interface AssessEditedField {
   new: string;
 }
 
+export interface AssessKept {
+  reason: string;
+  nodes: number;
+  hourlyCost: number;
+  monthlyCost: number;
+  example: string;
+}
+
 export interface AssessKeptNode {
   node: string;
   why: string;
@@ -83,6 +91,39 @@ export interface AssessStuckPods {
   pods: number;
   why: string;
   more: number;
+}
+
+export interface AssessSwitch {
+  kind: string;
+  name: string;
+  text: string;
+  hourlySavings: number;
+  monthlySavings: number;
+}
+
+export interface AssessTitledOutcome {
+  title: string;
+  name: string;
+  hourlyCost: number;
+  monthlyCost: number;
+  hourlySavings: number;
+  monthlySavings: number;
+  nodes: number;
+  moves: number;
+  evictions: number;
+  cut: boolean;
+}
+
+export interface Assessment {
+  at: string | null;
+  computing: boolean;
+  notComputed: string;
+  sentences: string[] | null;
+  switch: string;
+  outcomes: AssessTitledOutcome[] | null;
+  switches: AssessSwitch[] | null;
+  kept: AssessKept[] | null;
+  prices: string;
 }
 
 export interface BudgetsSchedule {
@@ -576,6 +617,10 @@ export interface Problem {
   rule: string;
 }
 
+export interface Recorded {
+  recorded: number;
+}
+
 export interface RecorderAlternative {
   what: string;
   hourlyCost?: number;
@@ -969,6 +1014,7 @@ export interface Summary {
   planned: string | null;
   changes: TopChange[] | null;
   notes: string[] | null;
+  kept: TopKept[] | null;
 }
 
 export interface TopChange {
@@ -979,6 +1025,11 @@ export interface TopChange {
   pods: number;
   progress?: string;
   hourlySavings: number;
+}
+
+export interface TopKept {
+  why: string;
+  nodes: number;
 }
 
 export interface TopLaunch {

@@ -41,6 +41,8 @@ type Sources struct {
 	Diagnose func(ctx context.Context) (doctor.Report, error)
 	// Decisions opens the recording of a controller; nil without one.
 	Decisions func() (*recorder.Recording, error)
+	// Written is when that recording was written last; nil if it does not change.
+	Written func() (time.Time, error)
 	// Search states how consolidation is searched in what a recording has. That of a View is its own.
 	Search consolidate.Settings
 	// Now is the time.
@@ -58,6 +60,8 @@ type Console struct {
 	whatIfs  *whatIfs
 	recorded *recordedSpend
 	reading  turns // of the recording
+	// assessments are made apart from requests.
+	assessments *assessments
 }
 
 // New makes a Console. It shows nothing before it runs.
@@ -67,6 +71,10 @@ func New(s Sources) *Console {
 	c.views = &viewCache{read: s.View, revision: s.Revision, now: s.Now}
 	c.diagnose = &doctorCache{run: s.Diagnose, now: s.Now}
 	c.whatIfs, c.recorded, c.reading = newWhatIfs(), &recordedSpend{now: s.Now}, newTurns()
+	c.assessments = &assessments{view: c.views.current, now: s.Now, log: s.Log, unasked: assessedUnasked}
+	if s.OnDemand {
+		c.assessments.unasked = assessedInController
+	}
 	return c
 }
 
@@ -102,6 +110,7 @@ func (c *Console) serveWhileLooked(ctx context.Context) {
 		if c.OnDemand {
 			running.Go(func() { c.Watch(watching, c.hub.receive) })
 		}
+		running.Go(func() { c.followRecording(watching) })
 		for c.hub.awaitLook(ctx, lookedAway) {
 		}
 		stop()

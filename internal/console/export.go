@@ -36,6 +36,8 @@ const (
 	exportData = "data"
 	// explainedApart sets how old the explanations of an exported time may be if nothing has changed since: they depend on the time, too.
 	explainedApart = 10 * time.Minute
+	// exportPatience sets how long an export waits for the assessment.
+	exportPatience = time.Hour
 )
 
 // pack is a file of answers, by the path that the page requests.
@@ -232,6 +234,9 @@ func (e *exporter) present(ctx context.Context, recording *recorder.Recording) e
 		if out[path], err = c.ask(ctx, query); err != nil {
 			return err
 		}
+	}
+	if out["/assessment"], err = c.assessments.get(ctx, true, exportPatience); err != nil {
+		return err
 	}
 	for read := 0.0; read < 1; {
 		found, err := c.recorded.spend(ctx, recording)

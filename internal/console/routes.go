@@ -121,6 +121,11 @@ func (c *Console) presentRoutes() []route {
 			Answer:  NodeClassReport{}, answer: c.nodeClass,
 		},
 		{
+			Method: "GET", Path: apiRoot + "/assessment", Summary: "What the same pods would cost, and which switches would save how much",
+			Query:  []parameter{{"compute", "true to assess a large cluster, too", false}},
+			Answer: Assessment{}, answer: c.assessment,
+		},
+		{
 			Method: "POST", Path: whatIfPath, Summary: "What the edit of a NodePool would do: cost, drift, moves. Nothing is written",
 			Body: WhatIfRequest{}, Answer: WhatIf{}, answer: c.whatIf,
 		},

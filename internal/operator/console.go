@@ -73,6 +73,7 @@ func (a *assembly) consoleSources() console.Sources {
 	out.Diagnose = func(ctx context.Context) (doctor.Report, error) { return doctor.Run(a.doctorFacts(ctx)), nil }
 	if path := a.settings.RecorderPath; path != "" {
 		out.Decisions = func() (*recorder.Recording, error) { return recorder.Open(path) }
+		out.Written = func() (time.Time, error) { return recorder.Written(path) }
 	}
 	return out
 }

@@ -4,14 +4,16 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Decisions, Node, Summary, TopChange } from '../api.gen';
 import { useAbout } from '../about';
 import { useAnswer } from '../answer';
-import { DecisionRow, useDecided } from '../decisions';
-import { change as difference, count, list, plural, sentence, shortName } from '../format';
+import { useRecorded } from '../decisionfeed';
+import { DecisionRow } from '../decisions';
+import { change as difference, clause, count, differs, dollars, list, plural, sentence, shortName } from '../format';
 import { clusterNow, useLive } from '../live';
 import { LongList } from '../longlist';
 import { NodeReport } from '../node';
 import { named } from '../nodes';
 import { Banner, Code, Empty, Icon, Skeleton } from '../parts';
 import { type Route, change, href, nodeHref } from '../route';
+import { useAssessment } from '../savings';
 import { Glyph } from '../states';
 import { type Coloring, binKey, bins, colorings, poolsOf } from './colors';
 import type { Grouping } from './layout';
@@ -48,6 +50,7 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
   return (
     <div class="fleet-view">
       <SummaryStrip tally={counted} summary={summary} noPods={denied.includes('pods')} />
+      <Headline />
       {chosen && !selected && (
         <Banner kind="warn">
           <b>The cluster has no node {chosen}.</b> It may have been removed since. <a href={href(['fleet'])}>All nodes</a>
@@ -159,11 +162,7 @@ function Next({ summary }: { summary: Summary }) {
   return (
     <aside class="panel" aria-label="Planned changes">
       <header><h2>Next</h2><span class="faint">{changes.length ? `${begun ? `${count(begun)} of ${plural(changes.length, 'change')} begun` : plural(changes.length, 'change')}, ${difference(-saving)}/h` : ''}</span></header>
-      {changes.length === 0 && (
-        <p class="panel-text">{summary.planned
-          ? 'Nothing is planned: no node would be launched, removed or replaced.'
-          : 'The first plan is being computed.'}</p>
-      )}
+      {changes.length === 0 && (summary.planned ? <Nothing summary={summary} /> : <p class="panel-text">The first plan is being computed.</p>)}
       {changes.length > 0 && (
         <LongList
           class="changes" label="Planned changes" count={changes.length} estimate={53}
@@ -184,6 +183,37 @@ function Next({ summary }: { summary: Summary }) {
   );
 }
 
+// Nothing is why nothing is planned, as far as the nodes cost more than they have to.
+function Nothing({ summary }: { summary: Summary }) {
+  const { hourlyCost: now, lowerBound } = summary.cost;
+  const gap = lowerBound === null ? 0 : now - lowerBound;
+  const assessment = useAssessment().data;
+  const fresh = list(assessment?.outcomes).find((o) => o.name === 'repacked');
+  const kept = list(summary.kept);
+  const stay = kept.reduce((sum, k) => sum + k.nodes, 0);
+  return (
+    <>
+      <p class="panel-text">Nothing is planned: no node would be launched, removed or replaced.</p>
+      {gap > 0 && differs(gap, 0) && (
+        <p class="panel-text">
+          {kept[0] && <>{kept[0].nodes === stay ? (stay === 1 ? 'The node stays' : `All ${count(stay)} nodes stay`) : `${count(kept[0].nodes)} of ${count(stay)} nodes stay`} for one reason: {clause(kept[0].why)}. </>}
+          The nodes cost {dollars(gap)}/h more than the lower bound.{' '}
+          {fresh && (fresh.hourlySavings > 0 && differs(fresh.hourlySavings, 0)
+            ? `To launch all anew would cost ${dollars(fresh.hourlyCost)}/h, ${dollars(fresh.hourlySavings)}/h less, with ${plural(fresh.nodes, 'node')}. `
+            : `To launch all anew would cost ${dollars(fresh.hourlyCost)}/h, no less. `)}
+          <a href={href(['savings'])}>What would save more</a>
+        </p>
+      )}
+    </>
+  );
+}
+
+// Headline is the largest saving by one switch, in the words of dovetail assess; nothing where there is none.
+function Headline() {
+  const text = useAssessment().data?.switch;
+  return text ? <p class="headline">{text} <a href={href(['savings'])}>Savings</a></p> : null;
+}
+
 // lately is how far back the decisions beside the map reach, in ms; often how soon they are read again in a fleet at rest, most how many are
 // shown.
 const lately = 6 * 3.6e6;
@@ -193,7 +223,7 @@ const most = 12;
 // LastDecisions are what the recording has last.
 function LastDecisions() {
   const [since] = useState(() => `${new Date(clusterNow() - lately).toISOString().slice(0, 19)}Z`);
-  const all = list(useAnswer<Decisions>(`/decisions?since=${since}`, { every: often, trigger: useDecided() }).data?.decisions);
+  const all = list(useAnswer<Decisions>(`/decisions?since=${since}`, { every: often, trigger: useRecorded() }).data?.decisions);
   if (all.length === 0) return null;
   return (
     <section class="last" aria-labelledby="last-decisions">

@@ -1,7 +1,7 @@
 // The fleet in numbers.
 
 import type { Summary } from '../api.gen';
-import { count, dollars, list, percent, plural, span } from '../format';
+import { count, differs, dollars, list, percent, plural, span } from '../format';
 import { useNow } from '../parts';
 import { href } from '../route';
 import type { Tally } from './tally';
@@ -26,7 +26,7 @@ export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary
         <div class="value">{noPods ? '?' : count(summary.pending)}</div>
         <div class="note">{noPods ? 'no permission' : summary.pending === 0 ? 'every pod has a node' : summary.planned ? outlook(summary) : 'not planned yet'}</div>
       </div>
-      <Spend summary={summary} nodes={nodes} />
+      <Spend summary={summary} nodes={nodes} noPods={noPods} />
       <Split cost={tally.cost} />
     </section>
   );
@@ -38,7 +38,10 @@ const outlook = (s: Summary) => {
   return s.waiting > 0 ? `${count(s.waiting)} ${s.waiting === 1 ? 'waits' : 'wait'} for kube-scheduler` : `${s.pending === 1 ? 'it gets' : 'all get'} a node`;
 };
 
-function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
+// noBound is why there is no lower bound: no pods cost nothing.
+const noBound = (s: Summary, noPods: boolean) => (noPods ? 'not known' : s.pods === 0 ? 'no pods' : s.planned ? 'not known' : 'not known yet');
+
+function Spend({ summary, nodes, noPods }: { summary: Summary; nodes: number; noPods: boolean }) {
   const { hourlyCost: now, plannedHourlyCost: after, lowerBound, unpriced } = summary.cost;
   const reading = !summary.cost.prices && nodes > 0;
   const unknown = reading || (unpriced > 0 && unpriced >= nodes);
@@ -57,14 +60,14 @@ function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
           <div class="key"><i class="swatch planned" />{changes.length ? `After ${plural(changes.length, 'change')}` : 'After changes'}</div>
           <div class="value">
             {unknown ? missing : after === null ? <small>not known yet</small> : <>{dollars(after)}<small>/h</small></>}
-            {!unknown && after !== null && Math.abs(after - now) >= 0.0005 && (
+            {!unknown && after !== null && differs(after, now) && (
               <small class={after < now ? 'ok' : 'dim'}> {after < now ? '−' : '+'}{dollars(Math.abs(after - now))}</small>
             )}
           </div>
         </div>
         <div>
           <div class="key"><i class="bound" />Lower bound</div>
-          <div class="value">{reading ? missing : lowerBound === null ? <small>not known</small> : <>{dollars(lowerBound)}<small>/h</small></>}</div>
+          <div class="value">{reading ? missing : lowerBound === null ? <small>{noBound(summary, noPods)}</small> : <>{dollars(lowerBound)}<small>/h</small></>}</div>
         </div>
       </div>
       <div class="spend-bar" aria-hidden="true">

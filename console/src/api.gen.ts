@@ -149,6 +149,14 @@ export interface Change {
   removed: string[] | null;
 }
 
+export interface ClaimCondition {
+  type: string;
+  status: string;
+  reason: string;
+  message: string;
+  since: string;
+}
+
 export interface Cluster {
   name: string;
   link: Link;
@@ -282,6 +290,29 @@ export interface Node {
   pods: number;
   maxPods: number;
   podsHash: string;
+}
+
+export interface NodeClaimReport {
+  name: string;
+  node: string;
+  nodePool: string;
+  nodeClass: string;
+  instance: string;
+  instanceType: string;
+  capacityType: string;
+  zone: string;
+  hourlyCost: number | null;
+  created: string;
+  deleted: string | null;
+  image: Resource;
+  subnets: Resource[] | null;
+  securityGroups: Resource[] | null;
+  conditions: ClaimCondition[] | null;
+  drift: DriftedDrift | null;
+  events: ObjectEvent[] | null;
+  noEvents: string;
+  eventsRule: string;
+  manifest: string;
 }
 
 export interface NodeClassFault {
@@ -423,6 +454,15 @@ export interface NodereportVerdict {
   state: string;
   reason: string;
   text: string;
+}
+
+export interface ObjectEvent {
+  at: string;
+  objectKind: string;
+  warning: boolean;
+  reason: string;
+  message: string;
+  count: number;
 }
 
 export interface Past {

@@ -13,6 +13,7 @@ import { FleetPage, StaleBanner } from './fleet/page';
 import { count, plural, span } from './format';
 import { useLive } from './live';
 import { NodePage } from './node';
+import { NodeClaimPage } from './nodeclaim';
 import { NodeClassPage } from './nodeclass';
 import { NodePoolsPage } from './nodepools';
 import { KeysDialog } from './keys';
@@ -168,6 +169,7 @@ function Content({ route, theme, about, belongs }: { route: Route; theme: string
     case 'pods': if (a && b) return <PodPage key={`${a}/${b} ${at}`} name={`${a}/${b}`} at={at} belongs={belongs} />; break;
     case 'pending': return <PendingPage route={route} />;
     case 'nodeclasses': if (a) return <NodeClassPage key={a} name={a} />; break;
+    case 'nodeclaims': if (a) return <NodeClaimPage key={`${a} ${at}`} name={a} at={at} />; break;
     case 'nodepools': return <NodePoolsPage route={route} />;
     case 'timeline': return <TimelinePage route={route} theme={theme} about={about} />;
     case 'savings': return <SavingsPage />;

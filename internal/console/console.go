@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
@@ -43,6 +45,8 @@ type Sources struct {
 	Decisions func() (*recorder.Recording, error)
 	// Written is when that recording was written last; nil if it does not change.
 	Written func() (time.Time, error)
+	// Events reads the events of an object; nil if there is no live cluster.
+	Events func(ctx context.Context, kind, name string) ([]corev1.Event, error)
 	// Search states how consolidation is searched in what a recording has. That of a View is its own.
 	Search consolidate.Settings
 	// Now is the time.

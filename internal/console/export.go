@@ -200,6 +200,11 @@ func explanations(v *planned) pack {
 			add(found, err, "nodes", claim.Name)
 		}
 	}
+	for _, claim := range v.NodeClaims {
+		if found, err := claimReport(v.View, claim.Name); err == nil { // it is one of the View
+			out["/nodeclaims/"+url.PathEscape(claim.Name)] = found
+		}
+	}
 	for _, p := range v.Pods {
 		found, err := podreport.Explain(v.View, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 		add(found, err, "pods", p.Namespace, p.Name)

@@ -121,6 +121,10 @@ func (c *Console) presentRoutes() []route {
 			Answer:  NodeClassReport{}, answer: c.nodeClass,
 		},
 		{
+			Method: "GET", Path: apiRoot + "/nodeclaims/{name}", Summary: "A NodeClaim with its instance, its conditions and its events",
+			Query: []parameter{atParameter}, Answer: NodeClaimReport{}, answer: c.nodeClaim,
+		},
+		{
 			Method: "GET", Path: apiRoot + "/assessment", Summary: "What the same pods would cost, and which switches would save how much",
 			Query:  []parameter{{"compute", "true to assess a large cluster, too", false}},
 			Answer: Assessment{}, answer: c.assessment,

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -66,6 +67,9 @@ func (a *assembly) consoleSources() console.Sources {
 				return true
 			}
 		},
+	}
+	out.Events = func(ctx context.Context, kind, name string) ([]corev1.Event, error) {
+		return live.EventsOf(ctx, a.mgr.GetAPIReader(), kind, name)
 	}
 	if a.settings.Shadow {
 		return out // which neither makes the checks of the doctor nor records

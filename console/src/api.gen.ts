@@ -176,6 +176,26 @@ export interface Clusters {
   clusters: Cluster[] | null;
 }
 
+export interface CostRow {
+  rowKind: string;
+  name: string;
+  pods: number;
+  cpuMillicores: number;
+  memoryBytes: number;
+  hourlyCost: number;
+}
+
+export interface Costs {
+  at: string;
+  by: string;
+  label: string;
+  labels: LabelKey[] | null;
+  unknown: boolean;
+  hourlyCost: number;
+  unpriced: number;
+  rows: CostRow[] | null;
+}
+
 export interface Decisions {
   from: string | null;
   to: string | null;
@@ -253,6 +273,12 @@ export interface Image {
   name: string;
   deprecated: boolean;
   for: string;
+}
+
+export interface LabelKey {
+  key: string;
+  pods: number;
+  values: number;
 }
 
 export interface Link {

@@ -222,6 +222,7 @@ func (e *exporter) present(ctx context.Context, recording *recorder.Recording) e
 	out := explanations(&planned{View: view})
 	s, _ := c.hub.current()
 	out["/moments"], out["/search"] = e.moments, allFound(s.observed.Fleet)
+	out["/costs"] = s.allCosts()
 	ids := make([]string, 0, len(s.Nodes))
 	for i := range s.Nodes {
 		ids = append(ids, s.Nodes[i].ID)

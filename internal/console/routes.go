@@ -125,6 +125,11 @@ func (c *Console) presentRoutes() []route {
 			Query: []parameter{atParameter}, Answer: NodeClaimReport{}, answer: c.nodeClaim,
 		},
 		{
+			Method: "GET", Path: apiRoot + "/costs", Summary: "What the pods cost by namespace or by a label; the rows add up to the cost of the nodes",
+			Query:  []parameter{{"by", "namespace (default) or label", false}, {"label", "the key of the label", false}},
+			Answer: Costs{}, answer: c.costs,
+		},
+		{
 			Method: "GET", Path: apiRoot + "/assessment", Summary: "What the same pods would cost, and which switches would save how much",
 			Query:  []parameter{{"compute", "true to assess a large cluster, too", false}},
 			Answer: Assessment{}, answer: c.assessment,

@@ -17,6 +17,7 @@ import { useAssessment } from '../savings';
 import { Glyph } from '../states';
 import { type Coloring, binKey, bins, colorings, poolsOf } from './colors';
 import type { Grouping } from './layout';
+import { CostTable } from './costs';
 import { FleetMap } from './map';
 import { SummaryStrip } from './summary';
 import { FleetTable } from './table';
@@ -42,6 +43,7 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
   const grouping = oneOf(route.query.get('group'), groupings);
   const coloring = oneOf(route.query.get('color'), colorings);
   const table = route.query.get('view') === 'table';
+  const costs = table ? route.query.get('by') : null;
   const highlight = route.query.get('only');
   const chosen = route.query.get('node');
   const selected = chosen ? named(nodes, chosen) : null;
@@ -71,13 +73,13 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
       </div>
       <div class={table && !selected ? 'fleet-body one' : 'fleet-body'}>
         <div class="fleet-main">
-          {table ? <FleetTable nodes={filtered(nodes, coloring, highlight)} selected={selected?.id ?? null} route={route} /> : (
+          {costs ? <CostTable by={costs} route={route} /> : table ? <FleetTable nodes={filtered(nodes, coloring, highlight)} selected={selected?.id ?? null} route={route} /> : (
             <FleetMap
               grouping={grouping} coloring={coloring} highlight={highlight} selected={selected?.id ?? null} theme={theme}
               pick={(n) => change({ node: n?.name ?? null }, n !== null && !selected)}
             />
           )}
-          <Legend nodes={nodes} counted={counted} coloring={coloring} highlight={highlight} />
+          {!costs && <Legend nodes={nodes} counted={counted} coloring={coloring} highlight={highlight} />}
         </div>
         {selected ? <Panel key={selected.id} node={selected} /> : !table && <Next summary={summary} />}
       </div>

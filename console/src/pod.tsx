@@ -155,6 +155,11 @@ function Change({ change: c }: { change: PodreportChange }) {
               ))}
             </div>
           )}
+          {e.action === 'recreate' && (
+            <p class="dim">
+              {e.kind === 'Pod' ? 'A pod cannot change in place, and no controller creates this one again. This replaces it:' : `It cannot change in place: create ${e.kind} ${e.name} anew.`}
+            </p>
+          )}
           {e.command ? <Code text={e.command} /> : e.manifest && <Code text={e.manifest} label="Copy YAML" />}
         </>
       ))}

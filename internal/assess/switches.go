@@ -57,8 +57,8 @@ func (r *Report) Switches() []Switch {
 	return out
 }
 
-// LargestSwitch is what one change of the configuration saves beyond consolidation as it is configured, in one sentence: the largest, which is
-// a feature gate or a protection. It is empty if none saves anything.
+// LargestSwitch is what one change of the configuration saves beyond consolidation as it is configured, in one sentence: the largest,
+// which is a feature gate or a protection. It is empty if none saves anything.
 func (r *Report) LargestSwitch() string {
 	var most Guard
 	if len(r.Guards) > 0 {

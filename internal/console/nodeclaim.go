@@ -44,8 +44,8 @@ type NodeClaimReport struct {
 	Conditions     []ClaimCondition `json:"conditions"`
 	// Drift is how it differs from what its NodePool would launch; null if it does not.
 	Drift *drifted.Drift `json:"drift"`
-	// Events are those of the NodeClaim and of its Node, the latest first. NoEvents states why there are none to show, EventsRule the rule of a
-	// ClusterRole that is missing.
+	// Events are those of the NodeClaim and of its Node, the latest first. NoEvents states why there are none to show, EventsRule is the rule
+	// of a ClusterRole that is missing.
 	Events     []ObjectEvent `json:"events"`
 	NoEvents   string        `json:"noEvents"`
 	EventsRule string        `json:"eventsRule"`

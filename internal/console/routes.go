@@ -125,7 +125,7 @@ func (c *Console) presentRoutes() []route {
 			Query: []parameter{atParameter}, Answer: NodeClaimReport{}, answer: c.nodeClaim,
 		},
 		{
-			Method: "GET", Path: apiRoot + "/costs", Summary: "What the pods cost by namespace or by a label; the rows add up to the cost of the nodes",
+			Method: "GET", Path: apiRoot + "/costs", Summary: "What pods cost by namespace or by a label; the rows add up to the cost of all nodes",
 			Query:  []parameter{{"by", "namespace (default) or label", false}, {"label", "the key of the label", false}},
 			Answer: Costs{}, answer: c.costs,
 		},

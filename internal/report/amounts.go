@@ -11,8 +11,8 @@ import (
 const HoursPerMonth = 730
 
 // Rounded prints an amount without its sign in so many decimals: half is rounded up, of the decimal number. The binary fraction of a price
-// may be less than the price, and sums of the same prices in another order differ: a little more than an amount stands for it. The page of the
-// console has the same rule (rounded in console/src/format.ts).
+// may be less than the price, and sums of the same prices in another order differ: a little more than an amount stands for it. The page of
+// the console has the same rule (rounded in console/src/format.ts).
 func Rounded(amount float64, decimals int) string {
 	amount = math.Abs(amount)
 	more := float64(amount * 1e-12) // on its own: fused with the addition, it would differ from one processor to the other

@@ -54,8 +54,8 @@ type Kept struct {
 	Nodes int    `json:"nodes"`
 }
 
-// kept are the reasons why nodes stay that the forecast would not change, those of most nodes first. Nodes that are starting or leaving, and
-// those that the search has not come to, count nowhere.
+// kept are the reasons why nodes stay that the forecast would not change, those of most nodes first. Nodes that are starting or leaving,
+// and those that the search has not come to, count nowhere.
 func (f *Fleet) kept(forecast *Forecast) []Kept {
 	out, at := []Kept{}, map[string]int{}
 	if forecast == nil {

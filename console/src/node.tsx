@@ -5,7 +5,7 @@ import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { bytes, change, cores, dollars, list, plural, sentence, shortName, since } from './format';
 import { share } from './fleet/layout';
-import { named } from './nodes';
+import { named, priceOf, readsPrices } from './nodes';
 import { useLive } from './live';
 import { LongList } from './longlist';
 import { Code, Computing, Facts, Loaded, Meter, useNow } from './parts';
@@ -53,6 +53,7 @@ export function NodeReport({ name, node, at }: { name: string; node: Node | null
 function Numbers({ node, at }: { node: Node; at: string }) {
   const clock = useNow(5000);
   const now = at ? Date.parse(at) : clock;
+  const reading = useLive((l) => readsPrices(l.summary));
   const { cpuMillicores: cpu, memoryBytes: memory } = node;
   const of = (part: number | null, whole: number, words: (v: number) => string) => `${part === null ? '?' : words(part)} / ${words(whole)}`;
   const row = (label: string, u: typeof cpu, words: (v: number) => string) => (
@@ -72,7 +73,7 @@ function Numbers({ node, at }: { node: Node; at: string }) {
         ['Instance', [node.instanceType, node.capacityType, node.zone].filter(Boolean).join(' · ')],
         ['NodePool', node.nodePool && <a href={poolHref(node.nodePool)}>{node.nodePool}</a>],
         ['NodeClaim', node.nodeClaim && <a href={claimHref(node.nodeClaim, at || null)}>{node.nodeClaim}</a>],
-        ['Price', node.hourlyCost === null ? 'not known: the catalog has no price for it' : `${dollars(node.hourlyCost)}/h`],
+        ['Price', priceOf(node.hourlyCost, !at && reading)],
         ['Age', since(node.created, now)],
       ]} />
       <div class="uses">

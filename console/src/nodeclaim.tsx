@@ -2,8 +2,8 @@
 
 import type { NodeClaimReport, ObjectEvent } from './api.gen';
 import { useAnswer } from './answer';
-import { clock, dollars, list, plural, sentence, since } from './format';
-import { named } from './nodes';
+import { clock, list, plural, sentence, since } from './format';
+import { named, priceOf } from './nodes';
 import { useLive } from './live';
 import { Found, Id, regionOf } from './nodeclass';
 import { DriftFields } from './node';
@@ -54,7 +54,7 @@ function Report({ of: c, at, state }: { of: NodeClaimReport; at: string; state: 
             ['NodePool', c.nodePool && <a href={poolHref(c.nodePool)}>{c.nodePool}</a>],
             ['EC2NodeClass', c.nodeClass && <a href={href(['nodeclasses', c.nodeClass])}>{c.nodeClass}</a>],
             ['Instance type', c.instanceType], ['Capacity type', c.capacityType], ['Zone', c.zone],
-            ['Price', c.hourlyCost === null ? 'not known: the catalog has no price for it' : `${dollars(c.hourlyCost)}/h`],
+            ['Price', priceOf(c.hourlyCost, false)],
             ['Image', c.image.id && <Id of={c.image} view="ImageDetails:imageId=" region={region} />],
             ['Age', since(c.created, now)],
           ]} />

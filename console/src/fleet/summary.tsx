@@ -4,6 +4,7 @@ import type { Summary } from '../api.gen';
 import { count, differs, dollars, list, percent, plural, span } from '../format';
 import { useNow } from '../parts';
 import { href } from '../route';
+import { readsPrices } from '../nodes';
 import type { Tally } from './tally';
 
 // SummaryStrip has no numbers of pods that may not be read.
@@ -27,7 +28,7 @@ export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary
         <div class="note">{noPods ? 'no permission' : summary.pending === 0 ? 'every pod has a node' : summary.planned ? outlook(summary) : 'not planned yet'}</div>
       </div>
       <Spend summary={summary} nodes={nodes} noPods={noPods} />
-      <Split cost={tally.cost} />
+      <Split cost={tally.cost} reading={readsPrices(summary) && nodes > 0} />
     </section>
   );
 }
@@ -43,7 +44,7 @@ const noBound = (s: Summary, noPods: boolean) => (noPods ? 'not known' : s.pods 
 
 function Spend({ summary, nodes, noPods }: { summary: Summary; nodes: number; noPods: boolean }) {
   const { hourlyCost: now, plannedHourlyCost: after, lowerBound, unpriced } = summary.cost;
-  const reading = !summary.cost.prices && nodes > 0;
+  const reading = readsPrices(summary) && nodes > 0;
   const unknown = reading || (unpriced > 0 && unpriced >= nodes);
   const missing = <small>{reading ? 'reading prices' : 'not known'}</small>;
   const changes = list(summary.changes);
@@ -83,14 +84,14 @@ function Spend({ summary, nodes, noPods }: { summary: Summary; nodes: number; no
 
 const capacities = [['reserved', 'reserved'], ['on-demand', 'on-demand'], ['spot', 'spot'], ['', 'not known']] as const;
 
-function Split({ cost }: { cost: Map<string, number> }) {
+function Split({ cost, reading }: { cost: Map<string, number>; reading: boolean }) {
   const sums = capacities.map(([type, label]) => ({ type, label, sum: cost.get(type) ?? 0 })).filter((s) => s.sum > 0);
   const all = sums.reduce((sum, s) => sum + s.sum, 0);
   const swatch = (type: string) => `swatch c-${type || 'unknown'}`;
   return (
     <div class="wide">
       <div class="key">Cost by capacity type</div>
-      {all === 0 ? <div class="note">no prices are known</div> : (
+      {all === 0 ? <div class="note">{reading ? 'reading prices' : 'no prices are known'}</div> : (
         <>
           <div class="split" aria-hidden="true">{sums.map((s) => <i class={swatch(s.type)} style={{ flex: s.sum / all }} />)}</div>
           <div class="split-legend">

@@ -22,8 +22,8 @@ export function monthly(v: number): string {
   return `${v < 0 && /[1-9]/.test(text) ? '−' : ''}$${grouped(text)}`;
 }
 
-// price is dollars, or "price not known".
-export const price = (v: number | null) => (v === null ? 'price not known' : `${dollars(v)}/h`);
+// price is dollars, or why there is none.
+export const price = (v: number | null, reading = false) => (v !== null ? `${dollars(v)}/h` : reading ? 'prices are being read' : 'price not known');
 
 // differs reports whether the difference of two hourly prices shows.
 export const differs = (a: number, b: number) => /[1-9]/.test(dollars(a - b));

@@ -35,8 +35,8 @@ func TestTheLargestSwitchIsThatOfAssess(t *testing.T) {
 	}
 }
 
-// A fleet for which an assessment takes long is assessed once somebody asks for it, and then not again for as long as its share.
-func TestALargeFleetIsAssessedOnceSomebodyAsks(t *testing.T) {
+// A fleet for which an assessment takes long is assessed on request, and then not again for as long as its share.
+func TestALargeFleetIsAssessedOnRequest(t *testing.T) {
 	w := newWorld(t)
 	now, read := w.view.Now, 0
 	c := w.console()

@@ -17,7 +17,7 @@ type Costs struct {
 	// By is namespace or label, Label the key of the latter.
 	By    string `json:"by"`
 	Label string `json:"label"`
-	// Labels are keys by which pods can be told apart, those of most pods first.
+	// Labels are keys by which pods can be grouped, those of most pods first.
 	Labels []LabelKey `json:"labels"`
 	// Unknown is true if pods may not be read, or have not been yet.
 	Unknown bool `json:"unknown"`
@@ -69,7 +69,7 @@ const (
 	longestKey = 253 + 1 + 63
 )
 
-// generated are labels that controllers give each pod or each of their revisions. Nobody asks what those cost.
+// generated are labels that controllers give each pod or each of their revisions. What those cost is of no use to anybody.
 var generated = []string{
 	"pod-template-hash", "controller-revision-hash", "pod-template-generation", "controller-uid", "batch.kubernetes.io/controller-uid",
 	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
@@ -193,7 +193,7 @@ func (c *costSum) sorted(total float64) []CostRow {
 	return append(append(values, without...), c.left)
 }
 
-// distinctive sets how many pods a label tells apart at most if no two of them share a value: that of more is an identity, not a group.
+// distinctive sets how many pods a label has at most if no two of them share a value: that of more is an identity, not a group.
 const distinctive = 20
 
 // labelsOf are the keys of labels by which pods can be grouped.
@@ -219,7 +219,7 @@ func labelsOf(f *top.Fleet) []LabelKey {
 	return out[:min(len(out), mostLabels)]
 }
 
-// allCosts are the costs by namespace and by each label that is offered, by what the page asks for.
+// allCosts are the costs by namespace and by each label that is offered, by what the page requests.
 func (s *state) allCosts() map[string]Costs {
 	out := map[string]Costs{byNamespace: s.costs("")}
 	for _, l := range out[byNamespace].Labels {

@@ -18,8 +18,8 @@ type Recorded struct {
 // read of the headers of its frames once it has been written.
 const followInterval = time.Second
 
-// followRecording tells the streams whenever the recording has other decisions, until the context is canceled. A recording that cannot be
-// read now is read after it has been written again.
+// followRecording has the streams report whenever the recording has other decisions, until the context is canceled. A recording that
+// cannot be read now is read after it has been written again.
 func (c *Console) followRecording(ctx context.Context) {
 	if c.Written == nil || c.Sources.Decisions == nil {
 		return
@@ -43,7 +43,7 @@ func (c *Console) followRecording(ctx context.Context) {
 	}
 }
 
-// decide tells the streams the number of the last decision or step.
+// decide has the streams report the number of the last decision or step.
 func (h *hub) decide(last uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
-// A new decision is told to the pages that are open, once, and within two seconds; a pass that decides nothing is not.
+// A new decision is reported to the pages that are open, once, and within two seconds; a pass that decides nothing is not.
 func TestAStreamStatesThatTheRecordingHasOtherDecisions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "decisions.rec")
 	write := func(from string, at time.Time) {

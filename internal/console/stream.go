@@ -19,7 +19,8 @@ const (
 )
 
 // stream sends the state, and then what changes, as server-sent events: first an event "fleet", then "change", each with the JSON
-// of the type of that name; "recorded" whenever the recording has other decisions. A reader that is slower than the changes gets them merged. A new stream starts with a new "fleet".
+// of the type of that name; "recorded" whenever the recording has other decisions. A reader that is slower than the changes gets them
+// merged. A new stream starts with a new "fleet".
 func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	leave, joined := c.hub.join()
 	if !joined {

@@ -19,7 +19,7 @@ func Rounded(amount float64, decimals int) string {
 	return strconv.FormatFloat(amount+max(1e-9, more), 'f', decimals, 64)
 }
 
-// Dollars prints an hourly price as screens have it: with three decimals below $10, which tell the smallest instance types apart, two below
+// Dollars prints an hourly price as screens have it: with three decimals below $10, in which the smallest instance types differ, two below
 // $1,000, and none above. What prints as zero has no sign; the sign is a minus (U+2212).
 func Dollars(amount float64) string {
 	decimals := 3

@@ -4,7 +4,8 @@ import type { ComponentChildren } from 'preact';
 import type { Node, TopUse } from '../api.gen';
 import type { Value } from '../csv';
 import { bytes, cores, dollars, percent, since } from '../format';
-import { clusterNow } from '../live';
+import { clusterNow, current } from '../live';
+import { readsPrices } from '../nodes';
 import { nodeHref } from '../route';
 import { Glyph, stateOf } from '../states';
 import { groupName, requested } from './layout';
@@ -72,7 +73,7 @@ export const columns: Column[] = [
   amount('memory-used', 'Memory used', 'bytes', memory, 'used', bytes),
   {
     key: 'cost', name: '$/h', numeric: true, value: (n) => n.hourlyCost ?? -1,
-    cell: (n) => (n.hourlyCost === null ? unknown('The catalog has no price for it') : dollars(n.hourlyCost)), file: [['$/h', (n) => n.hourlyCost]],
+    cell: (n) => (n.hourlyCost === null ? unknown(readsPrices(current().summary) ? 'Prices are being read' : 'The catalog has no price for it') : dollars(n.hourlyCost)), file: [['$/h', (n) => n.hourlyCost]],
   },
   {
     key: 'age', name: 'Age', numeric: true, value: (n) => -Date.parse(n.created), cell: (n) => since(n.created, clusterNow()),

@@ -6,7 +6,7 @@ import { useAbout } from '../about';
 import { useAnswer } from '../answer';
 import { useRecorded } from '../decisionfeed';
 import { DecisionRow } from '../decisions';
-import { change as difference, clause, count, differs, dollars, list, plural, sentence, shortName } from '../format';
+import { change as difference, count, list, plural, sentence, shortName } from '../format';
 import { clusterNow, useLive } from '../live';
 import { LongList } from '../longlist';
 import { NodeReport } from '../node';
@@ -22,6 +22,7 @@ import { FleetMap } from './map';
 import { SummaryStrip } from './summary';
 import { FleetTable } from './table';
 import { type Tally, tally } from './tally';
+import { whyNothing } from './why';
 
 const groupings: { name: Grouping; label: string }[] = [
   { name: 'pool', label: 'NodePool' }, { name: 'zone', label: 'Zone' }, { name: 'type', label: 'Instance family' },
@@ -187,25 +188,11 @@ function Next({ summary }: { summary: Summary }) {
 
 // Nothing is why nothing is planned, as far as the nodes cost more than they have to.
 function Nothing({ summary }: { summary: Summary }) {
-  const { hourlyCost: now, lowerBound } = summary.cost;
-  const gap = lowerBound === null ? 0 : now - lowerBound;
-  const assessment = useAssessment().data;
-  const fresh = list(assessment?.outcomes).find((o) => o.name === 'repacked');
-  const kept = list(summary.kept);
-  const stay = kept.reduce((sum, k) => sum + k.nodes, 0);
+  const why = whyNothing(summary, useAssessment().data);
   return (
     <>
       <p class="panel-text">Nothing is planned: no node would be launched, removed or replaced.</p>
-      {gap > 0 && differs(gap, 0) && (
-        <p class="panel-text">
-          {kept[0] && <>{kept[0].nodes === stay ? (stay === 1 ? 'The node stays' : `All ${count(stay)} nodes stay`) : `${count(kept[0].nodes)} of ${count(stay)} nodes stay`} for one reason: {clause(kept[0].why)}. </>}
-          The nodes cost {dollars(gap)}/h more than the lower bound.{' '}
-          {fresh && (fresh.hourlySavings > 0 && differs(fresh.hourlySavings, 0)
-            ? `To launch all anew would cost ${dollars(fresh.hourlyCost)}/h, ${dollars(fresh.hourlySavings)}/h less, with ${plural(fresh.nodes, 'node')}. `
-            : `To launch all anew would cost ${dollars(fresh.hourlyCost)}/h, no less. `)}
-          <a href={href(['savings'])}>What would save more</a>
-        </p>
-      )}
+      {why.length > 0 && <p class="panel-text">{why.join(' ')} <a href={href(['savings'])}>What would save more</a></p>}
     </>
   );
 }

@@ -6,6 +6,7 @@ import { useNow } from '../parts';
 import { href } from '../route';
 import { readsPrices } from '../nodes';
 import type { Tally } from './tally';
+import { noBound } from './why';
 
 // SummaryStrip has no numbers of pods that may not be read.
 export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary: Summary; noPods: boolean }) {
@@ -38,9 +39,6 @@ const outlook = (s: Summary) => {
   if (s.stuck > 0) return `${count(s.stuck)} ${s.stuck === 1 ? 'needs' : 'need'} a change`;
   return s.waiting > 0 ? `${count(s.waiting)} ${s.waiting === 1 ? 'waits' : 'wait'} for kube-scheduler` : `${s.pending === 1 ? 'it gets' : 'all get'} a node`;
 };
-
-// noBound is why there is no lower bound: no pods cost nothing.
-const noBound = (s: Summary, noPods: boolean) => (noPods ? 'not known' : s.pods === 0 ? 'no pods' : s.planned ? 'not known' : 'not known yet');
 
 function Spend({ summary, nodes, noPods }: { summary: Summary; nodes: number; noPods: boolean }) {
   const { hourlyCost: now, plannedHourlyCost: after, lowerBound, unpriced } = summary.cost;

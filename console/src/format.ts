@@ -84,7 +84,7 @@ export function sentence(text: string): string {
 }
 
 // clause continues a sentence: it begins with a small letter, unless its first word is a name or an abbreviation.
-export const clause = (text: string) => priced(/^[A-Z][a-z]* /.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text);
+export const clause = (text: string) => priced(/^[A-Z][a-z]*(['’][a-z]+)? /.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text);
 
 // list makes the array that a missing one stands for.
 export const list = <T,>(items: T[] | null | undefined): T[] => items ?? [];

@@ -3,7 +3,6 @@ package clusters
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/dovetail-k8s/dovetail/internal/assess"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
@@ -137,5 +136,5 @@ func price(v *float64) string {
 	if v == nil {
 		return "?"
 	}
-	return strings.TrimPrefix(report.Dollars(*v), "$")
+	return report.Amount(*v)
 }

@@ -34,6 +34,9 @@ func Dollars(amount float64) string {
 	return strings.Replace(Grouped(amount, decimals), "-", "−", 1)
 }
 
+// Amount is Dollars for a column with a title that has the unit.
+func Amount(amount float64) string { return strings.Replace(Dollars(amount), "$", "", 1) }
+
 // Money prints dollars in up to four decimals, and at least two.
 func Money(amount float64) string {
 	text := Rounded(amount, 4)

@@ -39,7 +39,7 @@ func price(v *float64) string {
 	if v == nil {
 		return "?"
 	}
-	return strings.TrimPrefix(amount(*v), "$")
+	return report.Amount(*v)
 }
 
 func cores(millis int64) string {

@@ -201,6 +201,7 @@ export interface Decisions {
   to: string | null;
   decisions: RecorderDecision[] | null;
   more: number;
+  recorded: number;
   realized: RecorderSaved;
 }
 

@@ -23,14 +23,14 @@ export function merged(all: RecorderDecision[], newer: RecorderDecision[]): Reco
   return later.size === 0 ? kept : [...later.values(), ...kept].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
 }
 
-// useDecisions follows the recording.
+// useDecisions follows the recording. An answer states up to which decision it goes, so that none is missed and none is read in vain.
 export function useDecisions(): Answer<Decisions> {
   const recorded = useRecorded();
   const all = useAnswer<Decisions>('/decisions', { every: whole });
   const [since, setSince] = useState<string | null>(null);
   useEffect(() => {
     const end = all.data?.to;
-    if (recorded && end) setSince(new Date(Date.parse(end) - overlap).toISOString());
+    if (end && recorded && recorded !== all.data!.recorded) setSince(new Date(Date.parse(end) - overlap).toISOString());
   }, [recorded, all.data]);
   const newer = useAnswer<Decisions>(since && `/decisions?since=${encodeURIComponent(since)}`, { trigger: recorded });
   const held = useRef<{ of: Decisions | null; with: Decisions | null; data: Decisions | null }>({ of: null, with: null, data: null });

@@ -56,6 +56,9 @@ func TestAStreamStatesThatTheRecordingHasOtherDecisions(t *testing.T) {
 	if name, _ := late.next(t); name != "recorded" {
 		t.Errorf("a page that is opened later gets %s after the fleet", name)
 	}
+	if listed := decoded[Decisions](t, get(c, apiRoot+"/decisions")); listed.Recorded != first {
+		t.Errorf("the list goes to %d, the event to %d", listed.Recorded, first)
+	}
 	write(firstNode, began.Add(time.Second)) // a write without another decision
 	write(recording, began.Add(2*time.Second))
 	changed := time.Now()

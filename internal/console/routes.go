@@ -288,6 +288,8 @@ type Decisions struct {
 	// Decisions are the latest first. More is how many older ones are left out.
 	Decisions []recorder.Decision `json:"decisions"`
 	More      int                 `json:"more"`
+	// Recorded is the number of the last decision, or step of one, as in the event of that name.
+	Recorded uint64 `json:"recorded"`
 	// Saved is what these and those have saved together, until the end of the recording.
 	Saved recorder.Saved `json:"realized"`
 }
@@ -330,7 +332,7 @@ func (c *Console) decisions(r *http.Request) (any, error) {
 		if !ok {
 			return out, nil
 		}
-		out.From, out.To = &first, &last
+		out.From, out.To, out.Recorded = &first, &last, recording.Decided()
 		if from.IsZero() {
 			from = last.Add(-recentDecisions)
 		}

@@ -103,7 +103,7 @@ func (s *state) costs(label string) Costs {
 	if out.Unknown {
 		return out
 	}
-	sum := costSum{label: label, rows: map[CostRow]*CostRow{}}
+	sum := costSum{label: label, values: map[string]*CostRow{}, without: CostRow{Kind: CostWithout}, left: CostRow{Kind: CostUnrequested}}
 	for _, n := range s.report.Nodes {
 		sum.add(s.observed.Fleet, n)
 	}
@@ -111,11 +111,11 @@ func (s *state) costs(label string) Costs {
 	return out
 }
 
-// costSum adds up parts of nodes. Rows are by their kind and name.
+// costSum adds up parts of nodes: of values by name, of pods without the label, and what is left.
 type costSum struct {
-	label string
-	rows  map[CostRow]*CostRow
-	left  CostRow
+	label         string
+	values        map[string]*CostRow
+	without, left CostRow
 }
 
 // add divides the price of a node among its pods: each has the mean of its shares of the allocatable cpu and memory. Should pods request
@@ -152,31 +152,32 @@ func partOf(p *top.Pod, n *top.Node) (part float64) {
 
 // row is the row of a pod.
 func (c *costSum) row(p *top.Pod) *CostRow {
-	key := CostRow{Kind: CostOfValue, Name: p.Namespace}
+	name := p.Namespace
 	if c.label != "" {
 		value, has := p.Labels[c.label]
-		if key.Name = value; !has {
-			key = CostRow{Kind: CostWithout}
+		if !has {
+			return &c.without
 		}
+		name = value
 	}
-	if c.rows[key] == nil {
-		row := key
-		c.rows[key] = &row
+	row := c.values[name]
+	if row == nil {
+		row = &CostRow{Kind: CostOfValue, Name: name}
+		c.values[name] = row
 	}
-	return c.rows[key]
+	return row
 }
 
 // sorted are the rows. The last has what the others leave of the cost of all nodes.
 func (c *costSum) sorted(total float64) []CostRow {
-	values, without := []CostRow{}, []CostRow{}
-	rest := total
-	for _, row := range c.rows {
-		rest -= row.HourlyCost
-		if row.Kind == CostWithout {
-			without = append(without, *row)
-		} else {
-			values = append(values, *row)
-		}
+	values, rest := make([]CostRow, 0, len(c.values)), []CostRow{}
+	left := total - c.without.HourlyCost
+	for _, row := range c.values {
+		left -= row.HourlyCost
+		values = append(values, *row)
+	}
+	if c.without.Pods > 0 {
+		rest = append(rest, c.without)
 	}
 	slices.SortFunc(values, func(a, b CostRow) int {
 		return cmp.Or(cmp.Compare(b.HourlyCost, a.HourlyCost), cmp.Compare(a.Name, b.Name))
@@ -189,8 +190,8 @@ func (c *costSum) sorted(total float64) []CostRow {
 		}
 		values = append(values[:mostCostRows:mostCostRows], others)
 	}
-	c.left.Kind, c.left.HourlyCost = CostUnrequested, max(0, rest)
-	return append(append(values, without...), c.left)
+	c.left.HourlyCost = max(0, left)
+	return append(append(values, rest...), c.left)
 }
 
 // distinctive sets how many pods a label has at most if no two of them share a value: that of more is an identity, not a group.
@@ -198,21 +199,27 @@ const distinctive = 20
 
 // labelsOf are the keys of labels by which pods can be grouped.
 func labelsOf(f *top.Fleet) []LabelKey {
-	pods, values := map[string]int{}, map[[2]string]bool{}
-	counts := map[string]int{}
+	type found struct {
+		pods   int
+		values map[string]bool
+	}
+	keys := map[string]*found{}
 	for i := range f.Pods {
 		for key, value := range f.Pods[i].Labels {
-			pods[key]++
-			if pair := [2]string{key, value}; !values[pair] {
-				values[pair] = true
-				counts[key]++
+			of := keys[key]
+			if of == nil {
+				of = &found{values: map[string]bool{}}
+				keys[key] = of
 			}
+			of.pods++
+			of.values[value] = true
 		}
 	}
 	out := []LabelKey{}
-	for _, key := range slices.Sorted(maps.Keys(pods)) {
-		if (counts[key] < pods[key] || pods[key] <= distinctive) && !slices.Contains(generated, key) {
-			out = append(out, LabelKey{key, pods[key], counts[key]})
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		of := keys[key]
+		if (len(of.values) < of.pods || of.pods <= distinctive) && !slices.Contains(generated, key) {
+			out = append(out, LabelKey{key, of.pods, len(of.values)})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b LabelKey) int { return cmp.Compare(b.Pods, a.Pods) })

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/assess"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
 // The console has the sentence of dovetail assess about the largest switch, and its amounts.
@@ -30,8 +32,31 @@ func TestTheLargestSwitchIsThatOfAssess(t *testing.T) {
 		got.Outcomes[len(got.Outcomes)-1].HourlyCost != want.Outcome(assess.LowerBound).HourlyCost || got.Computing || got.At == nil {
 		t.Errorf("the answer is %+v", got)
 	}
-	if on := view.Search; on.SpotToSpot {
-		t.Fatalf("the gate is on: %+v", on)
+}
+
+// What is planned follows the feature gate: without it, a spot node does not replace another.
+func TestThePlanFollowsTheGateForSpot(t *testing.T) {
+	text, err := os.ReadFile("testdata/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spot := strings.NewReplacer("on-demand", "spot", "  - {type: Drifted, status: \"True\"", "  - {type: Consolidatable, status: \"True\"")
+	view := viewOfText(t, spot.Replace(string(text)))
+	for gate, want := range map[bool]int{false: 0, true: 1} {
+		view.Search.SpotToSpot = gate
+		forecast, err := top.Predict(view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced := 0
+		for _, c := range forecast.Changes {
+			if c.Action == "replace" {
+				replaced++
+			}
+		}
+		if replaced != want {
+			t.Errorf("gate %t: %+v", gate, forecast.Changes)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-k8s/dovetail/internal/console"
@@ -144,6 +145,7 @@ func (f *consoleFlags) sources(cmd *cobra.Command) (console.Sources, error) {
 			return out, err
 		}
 		out.Decisions = func() (*recorder.Recording, error) { return recorder.Open(f.recording) }
+		out.Written = func() (time.Time, error) { return recorder.Written(f.recording) }
 	}
 	if f.recordingAlone() {
 		return out, f.addRecording(&out)
@@ -157,6 +159,9 @@ func (f *consoleFlags) sources(cmd *cobra.Command) (console.Sources, error) {
 	}
 	watcher := live.NewWatcher(cluster)
 	out.Name, out.Watch, out.View, out.Revision = cluster.Name, watcher.Run, watcher.View, watcher.Version
+	out.Events = func(ctx context.Context, kind, name string) ([]corev1.Event, error) {
+		return live.EventsOf(ctx, cluster.Client, kind, name)
+	}
 	out.Diagnose = func(ctx context.Context) (doctor.Report, error) { return f.diagnose(ctx, f.clusterName) }
 	return out, nil
 }
@@ -260,6 +265,12 @@ func (f *consoleFlags) lateSources(cmd *cobra.Command, name string) console.Sour
 				return w.Version()
 			}
 			return 0
+		},
+		Events: func(ctx context.Context, kind, name string) ([]corev1.Event, error) {
+			if w := late.connected(); w != nil {
+				return live.EventsOf(ctx, w.Client, kind, name)
+			}
+			return nil, live.ErrLoading
 		},
 		Diagnose: func(ctx context.Context) (doctor.Report, error) { return one.diagnose(ctx, clusterName) },
 	}

@@ -33,6 +33,14 @@ export interface AssessEditedField {
   new: string;
 }
 
+export interface AssessKept {
+  reason: string;
+  nodes: number;
+  hourlyCost: number;
+  monthlyCost: number;
+  example: string;
+}
+
 export interface AssessKeptNode {
   node: string;
   why: string;
@@ -85,6 +93,39 @@ export interface AssessStuckPods {
   more: number;
 }
 
+export interface AssessSwitch {
+  kind: string;
+  name: string;
+  text: string;
+  hourlySavings: number;
+  monthlySavings: number;
+}
+
+export interface AssessTitledOutcome {
+  title: string;
+  name: string;
+  hourlyCost: number;
+  monthlyCost: number;
+  hourlySavings: number;
+  monthlySavings: number;
+  nodes: number;
+  moves: number;
+  evictions: number;
+  cut: boolean;
+}
+
+export interface Assessment {
+  at: string | null;
+  computing: boolean;
+  notComputed: string;
+  sentences: string[] | null;
+  switch: string;
+  outcomes: AssessTitledOutcome[] | null;
+  switches: AssessSwitch[] | null;
+  kept: AssessKept[] | null;
+  prices: string;
+}
+
 export interface BudgetsSchedule {
   reasons: string[] | null;
   now: BudgetsSpan;
@@ -108,6 +149,14 @@ export interface Change {
   removed: string[] | null;
 }
 
+export interface ClaimCondition {
+  type: string;
+  status: string;
+  reason: string;
+  message: string;
+  since: string;
+}
+
 export interface Cluster {
   name: string;
   link: Link;
@@ -127,11 +176,32 @@ export interface Clusters {
   clusters: Cluster[] | null;
 }
 
+export interface CostRow {
+  rowKind: string;
+  name: string;
+  pods: number;
+  cpuMillicores: number;
+  memoryBytes: number;
+  hourlyCost: number;
+}
+
+export interface Costs {
+  at: string;
+  by: string;
+  label: string;
+  labels: LabelKey[] | null;
+  unknown: boolean;
+  hourlyCost: number;
+  unpriced: number;
+  rows: CostRow[] | null;
+}
+
 export interface Decisions {
   from: string | null;
   to: string | null;
   decisions: RecorderDecision[] | null;
   more: number;
+  recorded: number;
   realized: RecorderSaved;
 }
 
@@ -206,6 +276,12 @@ export interface Image {
   for: string;
 }
 
+export interface LabelKey {
+  key: string;
+  pods: number;
+  values: number;
+}
+
 export interface Link {
   cluster: string;
   file: boolean;
@@ -241,6 +317,29 @@ export interface Node {
   pods: number;
   maxPods: number;
   podsHash: string;
+}
+
+export interface NodeClaimReport {
+  name: string;
+  node: string;
+  nodePool: string;
+  nodeClass: string;
+  instance: string;
+  instanceType: string;
+  capacityType: string;
+  zone: string;
+  hourlyCost: number | null;
+  created: string;
+  deleted: string | null;
+  image: Resource;
+  subnets: Resource[] | null;
+  securityGroups: Resource[] | null;
+  conditions: ClaimCondition[] | null;
+  drift: DriftedDrift | null;
+  events: ObjectEvent[] | null;
+  noEvents: string;
+  eventsRule: string;
+  manifest: string;
 }
 
 export interface NodeClassFault {
@@ -382,6 +481,15 @@ export interface NodereportVerdict {
   state: string;
   reason: string;
   text: string;
+}
+
+export interface ObjectEvent {
+  at: string;
+  objectKind: string;
+  warning: boolean;
+  reason: string;
+  message: string;
+  count: number;
 }
 
 export interface Past {
@@ -574,6 +682,10 @@ export interface Problem {
   field: string;
   message: string;
   rule: string;
+}
+
+export interface Recorded {
+  recorded: number;
 }
 
 export interface RecorderAlternative {
@@ -969,6 +1081,7 @@ export interface Summary {
   planned: string | null;
   changes: TopChange[] | null;
   notes: string[] | null;
+  kept: TopKept[] | null;
 }
 
 export interface TopChange {
@@ -979,6 +1092,11 @@ export interface TopChange {
   pods: number;
   progress?: string;
   hourlySavings: number;
+}
+
+export interface TopKept {
+  why: string;
+  nodes: number;
 }
 
 export interface TopLaunch {

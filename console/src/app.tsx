@@ -13,6 +13,7 @@ import { FleetPage, StaleBanner } from './fleet/page';
 import { count, plural, span } from './format';
 import { useLive } from './live';
 import { NodePage } from './node';
+import { NodeClaimPage } from './nodeclaim';
 import { NodeClassPage } from './nodeclass';
 import { NodePoolsPage } from './nodepools';
 import { KeysDialog } from './keys';
@@ -22,6 +23,7 @@ import { RecordedBanner, timeOf } from './past';
 import { PendingPage } from './pending';
 import { PodPage } from './pod';
 import { type Route, change, go, href, parse, useRoute } from './route';
+import { SavingsPage } from './savings';
 import { TimelinePage } from './timeline';
 import { WhatIfPage } from './whatif';
 
@@ -34,6 +36,7 @@ function viewsOf(about: About | null): View[] {
     { name: 'pending', label: 'Pending', key: 'p' },
     { name: 'timeline', label: 'Timeline', key: 't' },
     ...(about?.decisions ? [{ name: 'decisions', label: 'Decisions', key: 'e' }] : []),
+    { name: 'savings', label: 'Savings', key: 's' },
     { name: 'nodepools', label: 'NodePools', key: 'n' },
     ...(isExported ? [] : [{ name: 'what-if', label: 'What-if', key: 'w' }]),
     ...(about?.doctor ? [{ name: 'doctor', label: 'Doctor', key: 'd' }] : []),
@@ -99,7 +102,7 @@ function arrive(main: HTMLElement | null) {
 }
 
 // parents are the views that pages belong to.
-const parents: Record<string, string> = { nodes: 'fleet', nodeclasses: 'nodepools', pods: 'pending' };
+const parents: Record<string, string> = { nodes: 'fleet', nodeclaims: 'fleet', nodeclasses: 'nodepools', pods: '' };
 
 export function App() {
   const route = useRoute();
@@ -122,10 +125,12 @@ export function App() {
   };
   const search = show('search');
   useKeys(views, search, show('keys'));
-  const here = parents[route.path[0]!] ?? route.path[0]!;
-  const title = views.find((v) => v.name === here)?.label ?? (over ? 'Clusters' : 'Not found');
+  const [belongs, setBelongs] = useState({ path: '', view: '' }); // a page may state which view it belongs to
+  const path = route.path.join('/');
+  const here = belongs.path === path ? belongs.view : parents[route.path[0]!] ?? route.path[0]!;
+  const title = views.find((v) => v.name === here)?.label ?? (over ? 'Clusters' : here === '' ? 'Pod' : 'Not found');
   const object = route.path.length > 1 ? route.path.at(-1) : here === 'nodepools' ? route.query.get('pool') : null;
-  const page = `${route.path.join('/')} ${object ?? ''}`;
+  const page = `${path} ${object ?? ''}`;
   useEffect(() => {
     document.title = `${object || title} · Dovetail`;
   }, [object, title]);
@@ -145,7 +150,7 @@ export function App() {
       <main ref={main} id="main" tabIndex={0}>
         {!over && <StaleBanner />}
         {about.data?.recorded && end && !timeOf(route) && <RecordedBanner view={route.path[0]!} end={end} />}
-        <Content route={route} theme={theme} about={about.data} />
+        <Content route={route} theme={theme} about={about.data} belongs={(view) => setBelongs({ path, view })} />
       </main>
       {open === 'search' && <Palette views={views} theme={toggle} keys={show('keys')} close={close} />}
       {open === 'keys' && <KeysDialog views={views} close={close} />}
@@ -154,18 +159,20 @@ export function App() {
   );
 }
 
-function Content({ route, theme, about }: { route: Route; theme: string; about: About | null }) {
+function Content({ route, theme, about, belongs }: { route: Route; theme: string; about: About | null; belongs: (view: string) => void }) {
   const [view, a, b] = route.path;
   const at = timeOf(route);
   switch (view) {
     case 'clusters': return <ClustersPage />;
     case 'fleet': return <FleetPage route={route} theme={theme} />;
     case 'nodes': if (a) return <NodePage key={`${a} ${at}`} name={a} at={at} />; break;
-    case 'pods': if (a && b) return <PodPage key={`${a}/${b} ${at}`} name={`${a}/${b}`} at={at} />; break;
+    case 'pods': if (a && b) return <PodPage key={`${a}/${b} ${at}`} name={`${a}/${b}`} at={at} belongs={belongs} />; break;
     case 'pending': return <PendingPage route={route} />;
     case 'nodeclasses': if (a) return <NodeClassPage key={a} name={a} />; break;
+    case 'nodeclaims': if (a) return <NodeClaimPage key={`${a} ${at}`} name={a} at={at} />; break;
     case 'nodepools': return <NodePoolsPage route={route} />;
     case 'timeline': return <TimelinePage route={route} theme={theme} about={about} />;
+    case 'savings': return <SavingsPage />;
     case 'what-if': return <WhatIfPage route={route} />;
     case 'doctor': if (about?.doctor !== false) return <DoctorPage route={route} />; break;
     case 'decisions': if (about?.decisions !== false) return a ? <DecisionPage key={a} id={a} /> : <DecisionsPage route={route} />; break;

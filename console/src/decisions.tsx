@@ -1,49 +1,21 @@
 // Recorded decisions, and one of them with its evidence.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Decisions, RecorderAlternative, RecorderDecision } from './api.gen';
 import { useAnswer } from './answer';
+import { useDecisions, useRecorded } from './decisionfeed';
 import { DecisionList } from './decisionlist';
 import { change, clock, dollars, list, plural, sentence, shortNames } from './format';
-import { useLive } from './live';
 import { Code, Empty, Facts, Loaded, useNow } from './parts';
 import { type Route, href, nodeHref } from './route';
 import { Glyph } from './states';
 
-// refresh is how often decisions are read again, seldom how often more than so many are, in ms.
+// refresh is how often a decision is read again, in ms.
 const refresh = 10_000;
-const seldom = 60_000;
-const manyDecisions = 2000;
-
-// soon is how long after a change of the fleet decisions are read again at the latest, in ms.
-const soon = 1_000;
-
-// useDecided changes when the fleet has: a decision is recorded before anything is done about it.
-export function useDecided(): number {
-  const sequence = useLive((l) => l.sequence);
-  const [seen, setSeen] = useState(sequence);
-  const latest = useRef(sequence);
-  const timer = useRef(0);
-  latest.current = sequence;
-  useEffect(() => {
-    if (sequence === seen || timer.current) return;
-    timer.current = setTimeout(() => {
-      timer.current = 0;
-      setSeen(latest.current);
-    }, soon);
-  }, [sequence, seen]);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  return seen;
-}
 
 const glyphs: Record<string, string> = { launch: 'in flight', drifted: 'drifted', interrupted: 'draining' };
 
 export function DecisionsPage({ route }: { route: Route }) {
-  const [many, setMany] = useState(false);
-  const decided = useDecided();
-  const answer = useAnswer<Decisions>('/decisions', { every: many ? seldom : refresh, trigger: many ? 0 : decided });
-  const read = list(answer.data?.decisions).length;
-  useEffect(() => setMany(read > manyDecisions), [read]);
+  const answer = useDecisions();
   return (
     <div class="page">
       <h1>Decisions</h1>
@@ -115,7 +87,7 @@ const againstPlan = (above?: number | null) => {
 };
 
 export function DecisionPage({ id }: { id: string }) {
-  const answer = useAnswer<RecorderDecision>(`/decisions/${encodeURIComponent(id)}`, { every: refresh });
+  const answer = useAnswer<RecorderDecision>(`/decisions/${encodeURIComponent(id)}`, { every: refresh, trigger: useRecorded() });
   return (
     <div class="page">
       <p class="crumbs"><a href={href(['decisions'])}>Decisions</a></p>

@@ -2,7 +2,7 @@
 // answers by path, without the root of the API; the pack "present" has what is asked for without a time, and which pack each recorded
 // pass has.
 
-import type { Decisions, Found, NodePods, Past, Pending, Problem } from './api.gen';
+import type { Costs, Decisions, Found, NodePods, Past, Pending, Problem } from './api.gen';
 import { list } from './format';
 
 const data = typeof document === 'undefined' ? undefined : document.querySelector<HTMLMetaElement>('meta[name=dovetail-export]')?.content;
@@ -81,6 +81,7 @@ const most = 20;
 function filtered(name: string, query: URLSearchParams, answer: unknown): unknown {
   const has = (text: string, find: string) => text.toLowerCase().includes(find.trim().toLowerCase());
   if (!answer) return answer;
+  if (name === '/costs') return (answer as Record<string, Costs>)[query.get('by') === 'label' ? `label ${query.get('label')}` : 'namespace'];
   if (name === '/search') {
     const found = list((answer as Found).pods).filter((p) => has(`${p.namespace}/${p.name}`, query.get('text') ?? ''));
     return { pods: found.slice(0, most), more: Math.max(0, found.length - most), checks: [] } satisfies Found; // the doctor needs a cluster

@@ -1,21 +1,35 @@
 // Numbers and times in words, the same everywhere.
 
-const sign = (v: number) => (v < 0 ? '−' : '');
+// rounded is an amount without its sign in so many decimals: half is rounded up, of the decimal number. The binary fraction of a price may be
+// less than the price, and sums of the same prices in another order differ: a little more than an amount stands for it. It is the rule of
+// Rounded in internal/report, which a test compares it with.
+export const rounded = (a: number, decimals: number): string => (a + Math.max(1e-9, a * 1e-12)).toFixed(decimals);
 
-// least makes up for what sums of prices lose, so that the same prices in another order have the same digits.
-const least = 1e-9;
+// grouped has a comma after each three digits of the whole part.
+const grouped = (text: string) => text.replace(/^\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ','));
 
-// dollars is an hourly price. Three decimals tell the smallest instance types apart.
+// dollars is an hourly price: with three decimals below $10, which tell the smallest instance types apart, two below $1,000, and none above.
 export function dollars(v: number): string {
-  const a = Math.abs(v) + least;
-  return `${a < 0.0005 ? '' : sign(v)}$${a >= 1000 ? count(Math.round(a)) : a.toFixed(a >= 10 ? 2 : 3)}`;
+  const a = Math.abs(v);
+  const text = rounded(a, a >= 1000 ? 0 : a >= 10 ? 2 : 3);
+  return `${v < 0 && /[1-9]/.test(text) ? '−' : ''}$${grouped(text)}`;
 }
 
-// price is dollars, or "price not known".
-export const price = (v: number | null) => (v === null ? 'price not known' : `${dollars(v)}/h`);
+// monthly is a cost a month, as dovetail assess has it: in cents below $100.
+export function monthly(v: number): string {
+  const a = Math.abs(v);
+  const text = rounded(a, a < 100 ? 2 : 0);
+  return `${v < 0 && /[1-9]/.test(text) ? '−' : ''}$${grouped(text)}`;
+}
+
+// price is dollars, or why there is none.
+export const price = (v: number | null, reading = false) => (v !== null ? `${dollars(v)}/h` : reading ? 'prices are being read' : 'price not known');
+
+// differs reports whether the difference of two hourly prices shows.
+export const differs = (a: number, b: number) => /[1-9]/.test(dollars(a - b));
 
 // change is a difference in $/h with its sign.
-export const change = (v: number) => (v <= -0.0005 ? dollars(v) : `+${dollars(Math.abs(v))}`);
+export const change = (v: number) => (dollars(v).startsWith('−') ? dollars(v) : `+${dollars(Math.abs(v))}`);
 
 export const count = (n: number) => n.toLocaleString('en-US');
 
@@ -60,17 +74,17 @@ export function clock(iso: string, now: number): string {
   return at.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${at.slice(5, 10)} ${time.slice(0, 5)}`;
 }
 
-// rounded writes prices in a text as the page writes all others.
-const rounded = (text: string) => text.replace(/\$(\d+\.\d{3,})(?=\/h)/g, (_, v: string) => dollars(Number(v)));
+// priced writes prices in a text as the page writes all others.
+const priced = (text: string) => text.replace(/\$(\d+\.\d{3,})(?=\/h)/g, (_, v: string) => dollars(Number(v)));
 
 // sentence begins with a capital unless its first word is a name or a command, such as c7g.large, and spells kinds as Kubernetes does.
 export function sentence(text: string): string {
-  if (/^nodepool /.test(text)) return rounded(`NodePool${text.slice(8)}`);
-  return rounded(/^(?!kubectl |dovetail |aws )[a-z’']+([\s,:;]|$)/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text);
+  if (/^nodepool /.test(text)) return priced(`NodePool${text.slice(8)}`);
+  return priced(/^(?!kubectl |dovetail |aws )[a-z’']+([\s,:;]|$)/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text);
 }
 
 // clause continues a sentence: it begins with a small letter, unless its first word is a name or an abbreviation.
-export const clause = (text: string) => rounded(/^[A-Z][a-z]* /.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text);
+export const clause = (text: string) => priced(/^[A-Z][a-z]*(['’][a-z]+)? /.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text);
 
 // list makes the array that a missing one stands for.
 export const list = <T,>(items: T[] | null | undefined): T[] => items ?? [];

@@ -1,6 +1,6 @@
 // The live state of the fleet, from the server's event stream.
 
-import type { Change, Fleet, Link, Node, Problem, Summary } from './api.gen';
+import type { Change, Fleet, Link, Node, Problem, Recorded, Summary } from './api.gen';
 import { list } from './format';
 import { apiPath } from './route';
 import { refused, request } from './session';
@@ -22,10 +22,13 @@ export interface Live {
   members: number;
   // changed are the IDs of the nodes that the last event has changed; null if it may be any.
   changed: string[] | null;
+  // recorded changes when the recording has other decisions, or something has become of one; 0 before that is known.
+  recorded: number;
 }
 
 const nothing: Live = {
   connection: 'connecting', lostAt: 0, lostWhy: '', sequence: 0, at: '', link: null, summary: null, nodes: null, members: 0, changed: null,
+  recorded: 0,
 };
 let live = nothing;
 const listeners = new Set<() => void>();
@@ -77,9 +80,9 @@ function receiveChange(c: Change) {
     }
   }
   // A change without a new plan leaves out the planned changes.
-  const { changes, notes } = c.summary.changes ? c.summary : live.summary ?? c.summary;
+  const { changes, notes, kept } = c.summary.changes ? c.summary : live.summary ?? c.summary;
   set({
-    connection: 'open', sequence: c.sequence, at: c.at, link: c.link, summary: { ...c.summary, changes, notes }, members,
+    connection: 'open', sequence: c.sequence, at: c.at, link: c.link, summary: { ...c.summary, changes, notes, kept }, members,
     changed: list(c.changed).map((n) => n.id),
   });
 }
@@ -167,5 +170,6 @@ function receive(event: string) {
   const [name, data] = event.split('\n').map((line) => line.slice(line.indexOf(': ') + 2));
   if (name === 'fleet') receiveFleet(JSON.parse(data!));
   else if (name === 'change') receiveChange(JSON.parse(data!));
+  else if (name === 'recorded') set({ recorded: (JSON.parse(data!) as Recorded).recorded, changed: [] });
   else if (live.connection !== 'open') set({ connection: 'open', changed: [] });
 }

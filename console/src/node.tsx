@@ -1,16 +1,16 @@
 // Why a node stays or goes, and what its removal would do.
 
-import type { Node, NodereportLaunch, NodereportMove, NodereportRemoval, NodereportReport } from './api.gen';
+import type { DriftedField, Node, NodereportLaunch, NodereportMove, NodereportRemoval, NodereportReport } from './api.gen';
 import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { bytes, change, cores, dollars, list, plural, sentence, shortName, since } from './format';
 import { share } from './fleet/layout';
-import { named } from './nodes';
+import { named, priceOf, readsPrices } from './nodes';
 import { useLive } from './live';
 import { LongList } from './longlist';
 import { Code, Computing, Facts, Loaded, Meter, useNow } from './parts';
 import { PageTime, asOf, recordingOption, usePast } from './past';
-import { href, nodeHref, podHref, poolHref } from './route';
+import { claimHref, href, nodeHref, podHref, poolHref } from './route';
 import { Glyph, stateOf } from './states';
 
 // refresh is how often an explanation is made again while it is on the screen, in ms.
@@ -53,6 +53,7 @@ export function NodeReport({ name, node, at }: { name: string; node: Node | null
 function Numbers({ node, at }: { node: Node; at: string }) {
   const clock = useNow(5000);
   const now = at ? Date.parse(at) : clock;
+  const reading = useLive((l) => readsPrices(l.summary));
   const { cpuMillicores: cpu, memoryBytes: memory } = node;
   const of = (part: number | null, whole: number, words: (v: number) => string) => `${part === null ? '?' : words(part)} / ${words(whole)}`;
   const row = (label: string, u: typeof cpu, words: (v: number) => string) => (
@@ -71,8 +72,8 @@ function Numbers({ node, at }: { node: Node; at: string }) {
         ['State', `${stateOf(node.state).label}${node.why ? `: ${node.why}` : ''}`],
         ['Instance', [node.instanceType, node.capacityType, node.zone].filter(Boolean).join(' · ')],
         ['NodePool', node.nodePool && <a href={poolHref(node.nodePool)}>{node.nodePool}</a>],
-        ['NodeClaim', node.nodeClaim],
-        ['Price', node.hourlyCost === null ? 'not known: the catalog has no price for it' : `${dollars(node.hourlyCost)}/h`],
+        ['NodeClaim', node.nodeClaim && <a href={claimHref(node.nodeClaim, at || null)}>{node.nodeClaim}</a>],
+        ['Price', priceOf(node.hourlyCost, !at && reading)],
         ['Age', since(node.created, now)],
       ]} />
       <div class="uses">
@@ -113,14 +114,7 @@ function Report({ report: r, at }: { report: NodereportReport; at: string }) {
       {r.drift && (
         <section>
           <h2 class="sub">Drift <span class="faint">{r.drift.reason}</span></h2>
-          <ul class="reasons">
-            {list(r.drift.fields).map((f) => (
-              <li>
-                {f.object} <span class="mono">{f.field}</span>
-                {(f.old || f.new) && <div class="mono"><del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></div>}
-              </li>
-            ))}
-          </ul>
+          <DriftFields fields={list(r.drift.fields)} />
         </section>
       )}
       {r.launch && <Launch report={r} launch={r.launch} />}
@@ -133,6 +127,18 @@ function Report({ report: r, at }: { report: NodereportReport; at: string }) {
     </>
   );
 }
+
+// DriftFields are what differs from what would be launched now.
+export const DriftFields = ({ fields }: { fields: DriftedField[] }) => (
+  <ul class="reasons">
+    {fields.map((f) => (
+      <li>
+        {f.object} <span class="mono">{f.field}</span>
+        {(f.old || f.new) && <div class="mono"><del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></div>}
+      </li>
+    ))}
+  </ul>
+);
 
 function Stages({ report }: { report: NodereportReport }) {
   return (

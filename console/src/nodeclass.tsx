@@ -66,7 +66,7 @@ function Report({ of: c }: { of: NodeClassReport }) {
   );
 }
 
-function Found({ title, of, view, region }: { title: string; of: Resource[]; view: string; region: string }) {
+export function Found({ title, of, view, region }: { title: string; of: Resource[]; view: string; region: string }) {
   if (of.length === 0) return null;
   return (
     <section>
@@ -77,7 +77,7 @@ function Found({ title, of, view, region }: { title: string; of: Resource[]; vie
 }
 
 // Id is an ID that leads to the console of EC2 in another tab, as far as the region is known.
-function Id({ of: r, view, region }: { of: Resource; view: string; region: string }) {
+export function Id({ of: r, view, region }: { of: Resource; view: string; region: string }) {
   const to = ec2(view, r.id, region);
   return <>{to ? <a class="mono" href={to} target="_blank" rel="noreferrer" aria-label={`${r.id} in the EC2 console`}>{r.id}</a> : <span class="mono">{r.id}</span>} <bdi class="dim">{r.note}</bdi></>;
 }

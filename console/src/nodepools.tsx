@@ -5,10 +5,11 @@ import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { isExported } from './exported';
 import { change, clause, clock, count, dollars, list, plural, sentence, shortName } from './format';
+import { useLive } from './live';
 import { Filter, LongList, filtered } from './longlist';
 import { Code, Computing, Empty, Facts, Loaded, Meter } from './parts';
 import { PageTime, asOf, recordingOption, timeOf } from './past';
-import { type Route, href, nodeHref, poolHref } from './route';
+import { type Route, claimHref, href, nodeHref, poolHref } from './route';
 import { Glyph } from './states';
 
 const refresh = 60_000;
@@ -70,8 +71,28 @@ function PoolPage({ name, at, nodeClass }: { name: string; at: string; nodeClass
         </p>
       )}
       <Pool name={name} at={at} />
+      {!at && <Claims pool={name} />}
       <h2 class="sub">In a terminal</h2>
       <Code text={`dovetail explain nodepool ${name}${recordingOption(at, about?.recorded ? about.cluster : '')}`} />
+    </>
+  );
+}
+
+// Claims are the NodeClaims of a NodePool, by name.
+function Claims({ pool }: { pool: string }) {
+  const claims = useLive((l) => l.nodes && [...l.nodes.values()].filter((n) => n.nodePool === pool && n.nodeClaim).sort((a, b) => (a.nodeClaim < b.nodeClaim ? -1 : 1)));
+  if (!claims || claims.length === 0) return null;
+  return (
+    <>
+      <h2 class="sub">NodeClaims <span class="faint">{count(claims.length)}</span></h2>
+      <LongList
+        class="card" label={`NodeClaims of ${pool}`} count={claims.length} estimate={30} id={(i) => claims[i]!.id} render={(i) => (
+          <div class="move">
+            <span class="with-glyph"><Glyph state={claims[i]!.state} /><a href={claimHref(claims[i]!.nodeClaim)}>{claims[i]!.nodeClaim}</a></span>
+            <span class="dim">{[claims[i]!.instanceType, claims[i]!.capacityType, claims[i]!.zone].filter(Boolean).join(' · ')}</span>
+          </div>
+        )}
+      />
     </>
   );
 }

@@ -8,7 +8,7 @@ import { clusterNow, current } from './live';
 import { colorings } from './fleet/colors';
 import { clock, count, list, plural, sentence, shortName, shortNames } from './format';
 import { Icon, useSettled } from './parts';
-import { change, go, href, nodeHref, parse, podHref, poolHref } from './route';
+import { change, claimHref, go, href, nodeHref, parse, podHref, poolHref } from './route';
 import { stateOf } from './states';
 import type { View } from './app';
 
@@ -38,16 +38,20 @@ function commands(views: View[], theme: () => void, keys: () => void): Item[] {
 // some is how many entries of a kind there are at most: more are in the view that the entry leads to.
 const some = 5;
 
-// found are views and commands, then NodePools, zones and families, then nodes, with a text.
+// found are views and commands, then NodePools, zones and families, then NodeClaims and nodes, with a text.
 function found(words: string, all: Item[]): Item[] {
   const out = all.filter((i) => i.label.toLowerCase().includes(words));
   if (words.length < 2) return out;
   const groups = { pool: new Map<string, number>(), zone: new Map<string, number>(), family: new Map<string, number>() };
   const nodes: Item[] = [];
+  const claims: Item[] = [];
   for (const n of current().nodes?.values() ?? []) {
     const family = n.instanceType.split('.')[0]!;
     for (const [kind, name] of [['pool', n.nodePool], ['zone', n.zone], ['family', family]] as const) {
       if (name.toLowerCase().includes(words)) groups[kind].set(name, (groups[kind].get(name) ?? 0) + 1);
+    }
+    if (n.nodeClaim && claims.length < some && n.nodeClaim.toLowerCase().includes(words)) {
+      claims.push({ icon: 'fleet', label: `NodeClaim ${n.nodeClaim}`, note: n.instanceType || 'not launched', run: () => go(claimHref(n.nodeClaim)) });
     }
     if (nodes.length >= most || ![n.name, n.nodeClaim, n.instanceType].some((t) => t.toLowerCase().includes(words))) continue;
     nodes.push({ icon: 'fleet', label: n.name, note: `${n.instanceType} · ${stateOf(n.state).label}`, run: () => go(nodeHref(n.name)) });
@@ -56,7 +60,7 @@ function found(words: string, all: Item[]): Item[] {
     .map(([name, n]): Item => ({ icon, label: `${kind} ${name}`, note: plural(n, 'node'), run: () => go(to(name)) }));
   const table = (find: string) => href(['fleet'], { view: 'table', find });
   out.push(...entries(groups.pool, 'nodepools', 'NodePool', poolHref), ...entries(groups.zone, 'fleet', 'Zone', table), ...entries(groups.family, 'fleet', 'Instance family', (f) => table(`${f}.`)));
-  return [...out, ...nodes].slice(0, most);
+  return [...out, ...claims, ...nodes].slice(0, most);
 }
 
 const pods = (answer: Found | null): Item[] => list(answer?.pods).map((p) => ({

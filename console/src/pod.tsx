@@ -1,31 +1,54 @@
 // One pod: where it runs, or why it is pending and the smallest change with which it runs.
 
+import { useEffect } from 'preact/hooks';
 import type { PodreportChange, PodreportPlace, PodreportPoolReason, PodreportReport } from './api.gen';
 import { useAbout } from './about';
-import { useAnswer } from './answer';
-import { dollars, list } from './format';
+import { type Answer, useAnswer } from './answer';
+import { dollars, list, shortName } from './format';
 import { Code, Loaded } from './parts';
 import { PageTime, asOf, recordingOption } from './past';
 import { href, nodeHref, poolHref } from './route';
 
 const refresh = 30_000;
 
-// PodPage is of a recorded time, or of now if that is empty.
-export function PodPage({ name, at }: { name: string; at: string }) {
+// labels are the states of pods in words.
+const labels: Record<string, string> = {
+  Running: 'Running', Starting: 'Starting', Finished: 'Finished', Deleting: 'Terminating', Gated: 'Pending', Untried: 'Pending', Preempting: 'Pending',
+  NodePending: 'Pending', Schedulable: 'Pending', Unschedulable: 'Pending',
+};
+
+// PodPage is of a recorded time, or of now if that is empty. A pod with a node belongs to Fleet, one without to Pending.
+export function PodPage({ name, at, belongs }: { name: string; at: string; belongs: (view: string) => void }) {
+  const answer = usePod(name, at);
+  const r = answer.data;
+  const label = r && labels[r.state];
+  const view = !r ? '' : label === 'Pending' ? 'pending' : 'fleet';
+  useEffect(() => {
+    if (view) belongs(view);
+  }, [view]);
+  const node = r?.node && !r.node.new && view === 'fleet' ? r.node.name || r.node.nodeClaim : '';
   return (
     <div class="page">
-      <p class="crumbs"><a href={at ? href(['timeline'], { t: at }) : href(['pending'])}>{at ? 'Timeline' : 'Pending'}</a></p>
-      <h1>{name}</h1>
+      <p class="crumbs">
+        {at ? <a href={href(['timeline'], { t: at })}>Timeline</a> : view && <a href={href([view])}>{view === 'pending' ? 'Pending' : 'Fleet'}</a>}
+        {node && <> / <a href={nodeHref(node)}>{shortName(node)}</a></>}&nbsp;
+      </p>
+      <h1 class="with-glyph">{name}{label && <span class="tag">{label}</span>}</h1>
       <PageTime at={at} />
-      <div class="report"><PodReport name={name} at={at} /></div>
+      <div class="report"><Explained answer={answer} name={name} at={at} /></div>
     </div>
   );
 }
 
-export function PodReport({ name, at = '' }: { name: string; at?: string }) {
+function usePod(name: string, at: string): Answer<PodreportReport> {
   const [namespace = '', pod = ''] = name.split('/');
   const path = `/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}/explain${asOf(at)}`;
-  const answer = useAnswer<PodreportReport>(path, { every: at ? 0 : refresh });
+  return useAnswer<PodreportReport>(path, { every: at ? 0 : refresh });
+}
+
+export const PodReport = ({ name, at = '' }: { name: string; at?: string }) => <Explained answer={usePod(name, at)} name={name} at={at} />;
+
+function Explained({ answer, name, at }: { answer: Answer<PodreportReport>; name: string; at: string }) {
   return (
     <Loaded answer={answer} loading="Planning the cluster with each change that could help" rows={4}>
       {(r) => <Report report={r} name={name} at={at} />}
@@ -131,6 +154,11 @@ function Change({ change: c }: { change: PodreportChange }) {
                 </>
               ))}
             </div>
+          )}
+          {e.action === 'recreate' && (
+            <p class="dim">
+              {e.kind === 'Pod' ? 'A pod cannot change in place, and no controller creates this one again. This replaces it:' : `It cannot change in place: create ${e.kind} ${e.name} anew.`}
+            </p>
           )}
           {e.command ? <Code text={e.command} /> : e.manifest && <Code text={e.manifest} label="Copy YAML" />}
         </>

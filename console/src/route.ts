@@ -39,6 +39,8 @@ const shownTime = () => parse(location.hash).query.get('t');
 
 export const nodeHref = (name: string, at: string | null = shownTime()) => href(['nodes', name], { t: at });
 
+export const claimHref = (name: string, at: string | null = shownTime()) => href(['nodeclaims', name], { t: at });
+
 // podHref is for NAMESPACE/NAME.
 export const podHref = (name: string, at: string | null = shownTime()) => href(['pods', ...name.split('/')], { t: at });
 

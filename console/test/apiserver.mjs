@@ -5,7 +5,7 @@ import { once } from 'node:events';
 
 // kinds are those that the console reads: group and version, plural, kind.
 const kinds = [
-  ['v1', 'nodes', 'Node'], ['v1', 'pods', 'Pod'], ['v1', 'namespaces', 'Namespace'], ['v1', 'persistentvolumes', 'PersistentVolume'],
+  ['v1', 'nodes', 'Node'], ['v1', 'pods', 'Pod'], ['v1', 'events', 'Event'], ['v1', 'namespaces', 'Namespace'], ['v1', 'persistentvolumes', 'PersistentVolume'],
   ['v1', 'persistentvolumeclaims', 'PersistentVolumeClaim'], ['v1', 'services', 'Service'], ['v1', 'replicationcontrollers', 'ReplicationController'],
   ['apps/v1', 'daemonsets', 'DaemonSet'], ['apps/v1', 'replicasets', 'ReplicaSet'], ['apps/v1', 'statefulsets', 'StatefulSet'],
   ['policy/v1', 'poddisruptionbudgets', 'PodDisruptionBudget'], ['storage.k8s.io/v1', 'csinodes', 'CSINode'],
@@ -14,13 +14,20 @@ const kinds = [
   ['resource.k8s.io/v1', 'resourceclaims', 'ResourceClaim'], ['resource.k8s.io/v1', 'resourceclaimtemplates', 'ResourceClaimTemplate'],
   ['resource.k8s.io/v1', 'deviceclasses', 'DeviceClass'], ['resource.k8s.io/v1', 'resourceslices', 'ResourceSlice'],
 ];
-const namespaced = new Set(['pods', 'persistentvolumeclaims', 'services', 'replicationcontrollers', 'daemonsets', 'replicasets', 'statefulsets',
+const namespaced = new Set(['pods', 'events', 'persistentvolumeclaims', 'services', 'replicationcontrollers', 'daemonsets', 'replicasets', 'statefulsets',
   'poddisruptionbudgets', 'resourceclaims', 'resourceclaimtemplates']);
 const root = (groupVersion) => (groupVersion.includes('/') ? `/apis/${groupVersion}` : `/api/${groupVersion}`);
 const keyOf = (o) => `${o.metadata.namespace ?? ''}/${o.metadata.name}`;
 
 // status is an error as kube-apiserver answers one.
 const status = (code, reason, message, details = {}) => JSON.stringify({ kind: 'Status', apiVersion: 'v1', status: 'Failure', code, reason, message, details });
+
+// selector is whether the text of an object has the values of a field selector, such as involvedObject.name=a.
+function selector(text) {
+  if (!text) return () => true;
+  const fields = text.split(',').map((f) => f.split('='));
+  return (object) => fields.every(([path, value]) => path.split('.').reduce((o, key) => o?.[key], JSON.parse(object)) === value);
+}
 
 export class ApiServer {
   #version = 1;
@@ -118,7 +125,7 @@ export class ApiServer {
   #list(url, plural, response, { groupVersion, kind }) {
     const limit = Number(url.searchParams.get('limit')) || Infinity;
     const from = Number(url.searchParams.get('continue')) || 0;
-    const all = [...this.#objects.get(plural).values()];
+    const all = [...this.#objects.get(plural).values()].filter(selector(url.searchParams.get('fieldSelector')));
     const next = from + limit < all.length ? String(from + limit) : '';
     const metadata = JSON.stringify({ resourceVersion: String(this.#version), continue: next });
     response.writeHead(200, { 'content-type': 'application/json' });

@@ -119,7 +119,7 @@ var importRules = []layer{
 		inTests: []string{"internal/terminalpicture"},
 	},
 	// What a controller that does not act would have done.
-	{dir: "internal/shadow", ours: []string{"api", "internal/engine", "internal/fleet", "internal/planner"}},
+	{dir: "internal/shadow", ours: []string{"api", "internal/engine", "internal/fleet", "internal/planner", "internal/report"}},
 	// One table over several clusters.
 	{dir: "internal/clusters", ours: []string{"internal/assess", "internal/doctor", "internal/top", "internal/report"}},
 	// The live view in a browser: the same model as the terminal's, and what explains its objects.

@@ -227,6 +227,9 @@ func (a *assessment) launched(l *schedule.Launch) Node {
 	}
 }
 
+// notReached states why a node stays that a search did not come to before its bound.
+const notReached = "the search stopped before it"
+
 // kept groups the nodes that stay by the reason without the names in it.
 func (a *assessment) kept(s *endState) []Kept {
 	at := map[string]int{}
@@ -236,7 +239,7 @@ func (a *assessment) kept(s *endState) []Kept {
 	}
 	out := []Kept{}
 	for _, k := range s.kept {
-		reason := summary(k.Why)
+		reason := cmp.Or(k.Why.Summary(), notReached)
 		i, known := at[reason]
 		if !known {
 			i = len(out)

@@ -95,24 +95,10 @@ func (r *Report) Headline() []string {
 		out = append(out, fmt.Sprintf("Consolidation would bring it to %s a month: %s (%s) less, in %s.",
 			PerMonth(done.MonthlyCost), PerMonth(done.MonthlySavings), Percent(done.HourlySavings/base), report.Count(done.Moves, "move")))
 	}
-	return append(out, r.next()...)
-}
-
-// next is what one change of the configuration saves beyond consolidation as it is configured: the largest, which is a feature gate or a
-// protection. Nothing if none saves anything.
-func (r *Report) next() []string {
-	var most Guard
-	if len(r.Guards) > 0 {
-		most = r.Guards[0] // those that cost most come first
+	if largest := r.LargestSwitch(); largest != "" {
+		out = append(out, largest)
 	}
-	switch base := r.comparable(); {
-	case r.Gate != nil && base > 0 && r.Gate.HourlySavings >= most.HourlyCost:
-		return []string{fmt.Sprintf("One switch saves most beyond that, the feature gate %s: %s a month (%s) less, with %s in the end.",
-			r.Gate.Name, PerMonth(r.Gate.MonthlySavings), Percent(r.Gate.HourlySavings/base), report.Count(r.Gate.Nodes, "node"))}
-	case most.HourlyCost >= leastCost:
-		return []string{fmt.Sprintf("Of the protections, %s cost most: %s a month.", most.Name, PerMonth(most.MonthlyCost))}
-	}
-	return nil
+	return out
 }
 
 // bounds state the bounds of the searches.

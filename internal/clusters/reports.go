@@ -6,6 +6,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/assess"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
@@ -118,7 +119,7 @@ func Top(w io.Writer, results []Result[top.Report]) error {
 			changes = number(len(r.Changes))
 		}
 		return []string{
-			number(len(r.Nodes)), number(r.Pods), number(len(r.Pending)), share(r.CPU), share(r.Memory), fmt.Sprintf("%.3f", r.Spend.HourlyCost),
+			number(len(r.Nodes)), number(r.Pods), number(len(r.Pending)), share(r.CPU), share(r.Memory), price(&r.Spend.HourlyCost),
 			changes, price(r.Spend.PlannedHourlyCost), price(r.Spend.LowerBound),
 		}
 	}}.write(w, results)
@@ -135,5 +136,5 @@ func price(v *float64) string {
 	if v == nil {
 		return "?"
 	}
-	return fmt.Sprintf("%.3f", *v)
+	return report.Amount(*v)
 }

@@ -234,6 +234,53 @@ func TestAConsoleOnDemandWatchesWhileSomebodyLooks(t *testing.T) {
 	})
 }
 
+// After nobody has looked for a while, prices are read anew: until they are, there is neither a bound nor a plan of before beside nodes
+// without prices.
+func TestAfterIdlePricesAreReadBeforeThereIsABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.OnDemand = true
+		plan := make(chan struct{})
+		w.Watch = func(ctx context.Context, send func(any)) {
+			unpriced := w.observed
+			unpriced.Prices = ""
+			send(unpriced)
+			select {
+			case <-plan:
+				send(w.observed)
+				send(top.Predicted{Forecast: w.forecast})
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+		}
+		c := New(w.Sources)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.Run(ctx)
+		}()
+		look := func() Summary {
+			get(c, apiRoot+"/fleet")
+			synctest.Wait()
+			return decoded[Fleet](t, get(c, apiRoot+"/fleet")).Summary
+		}
+		for _, when := range []string{"at first", "after idle"} {
+			if s := look(); s.Spend.Prices != "" || s.Spend.LowerBound != nil || s.Spend.PlannedHourlyCost != nil || s.Planned != nil {
+				t.Errorf("%s, while prices are read: %+v", when, s)
+			}
+			plan <- struct{}{}
+			if s := look(); s.Spend.Prices == "" || s.Spend.LowerBound == nil || s.Planned == nil {
+				t.Errorf("%s, once prices are read: %+v", when, s)
+			}
+			time.Sleep(3 * lookedAway)
+			synctest.Wait()
+		}
+		stop()
+		<-ended
+	})
+}
+
 // What is computed for those who look is larger than all that is watched: a minute after the last one has gone, none of it is kept.
 func TestNothingIsKeptForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

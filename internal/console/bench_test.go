@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
 // fleetConsole is the console of a generated fleet.
@@ -126,6 +127,26 @@ func BenchmarkFirstNodePoolPage(b *testing.B) {
 					}
 				}
 				b.ReportMetric(float64((cpuTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}
+
+// BenchmarkCosts adds up what the pods of a fleet cost, by namespace and by a label: what an open page takes each ten seconds.
+func BenchmarkCosts(b *testing.B) {
+	for _, nodes := range []int{300, 5000} {
+		view := fleetView(b, nodes)
+		s := newState(1, top.Observed{Fleet: top.Observe(top.Objects{
+			Now: view.Now, Nodes: view.Nodes, Claims: view.NodeClaims, Pods: top.PodsOf(view.Pods), Prices: view.PriceList(),
+		}), Prices: "a test"}, nil)
+		for _, label := range []string{"", "app"} {
+			b.Run(fmt.Sprintf("nodes=%d/label=%s", nodes, label), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if got := s.costs(label); len(got.Rows) == 0 {
+						b.Fatal("no rows")
+					}
+				}
 			})
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
@@ -41,6 +43,10 @@ type Sources struct {
 	Diagnose func(ctx context.Context) (doctor.Report, error)
 	// Decisions opens the recording of a controller; nil without one.
 	Decisions func() (*recorder.Recording, error)
+	// Written is when that recording was written last; nil if it does not change.
+	Written func() (time.Time, error)
+	// Events reads the events of an object; nil if there is no live cluster.
+	Events func(ctx context.Context, kind, name string) ([]corev1.Event, error)
 	// Search states how consolidation is searched in what a recording has. That of a View is its own.
 	Search consolidate.Settings
 	// Now is the time.
@@ -58,6 +64,8 @@ type Console struct {
 	whatIfs  *whatIfs
 	recorded *recordedSpend
 	reading  turns // of the recording
+	// assessments are made apart from requests.
+	assessments *assessments
 }
 
 // New makes a Console. It shows nothing before it runs.
@@ -67,6 +75,10 @@ func New(s Sources) *Console {
 	c.views = &viewCache{read: s.View, revision: s.Revision, now: s.Now}
 	c.diagnose = &doctorCache{run: s.Diagnose, now: s.Now}
 	c.whatIfs, c.recorded, c.reading = newWhatIfs(), &recordedSpend{now: s.Now}, newTurns()
+	c.assessments = &assessments{view: c.views.current, now: s.Now, log: s.Log, unasked: assessedUnasked}
+	if s.OnDemand {
+		c.assessments.unasked = assessedInController
+	}
 	return c
 }
 
@@ -102,6 +114,7 @@ func (c *Console) serveWhileLooked(ctx context.Context) {
 		if c.OnDemand {
 			running.Go(func() { c.Watch(watching, c.hub.receive) })
 		}
+		running.Go(func() { c.followRecording(watching) })
 		for c.hub.awaitLook(ctx, lookedAway) {
 		}
 		stop()

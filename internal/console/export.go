@@ -36,6 +36,8 @@ const (
 	exportData = "data"
 	// explainedApart sets how old the explanations of an exported time may be if nothing has changed since: they depend on the time, too.
 	explainedApart = 10 * time.Minute
+	// exportPatience sets how long an export waits for the assessment.
+	exportPatience = time.Hour
 )
 
 // pack is a file of answers, by the path that the page requests.
@@ -198,6 +200,11 @@ func explanations(v *planned) pack {
 			add(found, err, "nodes", claim.Name)
 		}
 	}
+	for _, claim := range v.NodeClaims {
+		if found, err := claimReport(v.View, claim.Name); err == nil { // it is one of the View
+			out["/nodeclaims/"+url.PathEscape(claim.Name)] = found
+		}
+	}
 	for _, p := range v.Pods {
 		found, err := podreport.Explain(v.View, types.NamespacedName{Namespace: p.Namespace, Name: p.Name})
 		add(found, err, "pods", p.Namespace, p.Name)
@@ -215,6 +222,7 @@ func (e *exporter) present(ctx context.Context, recording *recorder.Recording) e
 	out := explanations(&planned{View: view})
 	s, _ := c.hub.current()
 	out["/moments"], out["/search"] = e.moments, allFound(s.observed.Fleet)
+	out["/costs"] = s.allCosts()
 	ids := make([]string, 0, len(s.Nodes))
 	for i := range s.Nodes {
 		ids = append(ids, s.Nodes[i].ID)
@@ -232,6 +240,9 @@ func (e *exporter) present(ctx context.Context, recording *recorder.Recording) e
 		if out[path], err = c.ask(ctx, query); err != nil {
 			return err
 		}
+	}
+	if out["/assessment"], err = c.assessments.get(ctx, true, exportPatience); err != nil {
+		return err
 	}
 	for read := 0.0; read < 1; {
 		found, err := c.recorded.spend(ctx, recording)

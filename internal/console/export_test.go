@@ -49,7 +49,7 @@ func TestAnExportHasTheAnswersOfTheServer(t *testing.T) {
 	}
 	c := shown(t, firstNode, (*Sources).ShowRecording)
 	present := packIn(t, dir, "present")
-	for _, path := range []string{"/about", "/fleet", "/pending", "/nodepools", "/decisions", "/spend"} {
+	for _, path := range []string{"/about", "/fleet", "/pending", "/nodepools", "/decisions", "/spend", "/assessment"} {
 		if got, want := string(present[path]), strings.TrimSpace(get(c, apiRoot+path).Body.String()); got != want {
 			t.Errorf("%s:\n%s\nof the server:\n%s", path, got, want)
 		}

@@ -63,7 +63,7 @@ func (all schemas) of(t reflect.Type) *schema {
 		return &schema{Type: []string{"boolean"}}
 	case reflect.Float64:
 		return &schema{Type: []string{"number"}}
-	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint32:
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint32, reflect.Uint64:
 		return &schema{Type: []string{"integer"}}
 	case reflect.Interface:
 		return &schema{}
@@ -162,8 +162,10 @@ func api(c *Console) (schemas, []byte) {
 		paths[r.Path] = map[string]any{strings.ToLower(r.Method): operation}
 	}
 	all.of(reflect.TypeFor[Change]())
+	all.of(reflect.TypeFor[Recorded]())
 	paths[apiRoot+"/events"] = map[string]any{"get": map[string]any{
-		"summary": "Server-sent events: fleet (a Fleet) first, then change (a Change) for each change, and beat every 10 s",
+		"summary": "Server-sent events: fleet (a Fleet) first, then change (a Change) for each change, recorded (a Recorded) " +
+			"whenever the recording has other decisions, and beat every 10 s",
 		"responses": map[string]any{
 			"200":     map[string]any{"description": "a stream", "content": map[string]any{"text/event-stream": map[string]any{}}},
 			"default": map[string]any{"description": "why there is none", "content": answer(problem)},

@@ -121,6 +121,20 @@ func (c *Console) presentRoutes() []route {
 			Answer:  NodeClassReport{}, answer: c.nodeClass,
 		},
 		{
+			Method: "GET", Path: apiRoot + "/nodeclaims/{name}", Summary: "A NodeClaim with its instance, its conditions and its events",
+			Query: []parameter{atParameter}, Answer: NodeClaimReport{}, answer: c.nodeClaim,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/costs", Summary: "What pods cost by namespace or by a label; the rows add up to the cost of all nodes",
+			Query:  []parameter{{"by", "namespace (default) or label", false}, {"label", "the key of the label", false}},
+			Answer: Costs{}, answer: c.costs,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/assessment", Summary: "What the same pods would cost, and which switches would save how much",
+			Query:  []parameter{{"compute", "true to assess a large cluster, too", false}},
+			Answer: Assessment{}, answer: c.assessment,
+		},
+		{
 			Method: "POST", Path: whatIfPath, Summary: "What the edit of a NodePool would do: cost, drift, moves. Nothing is written",
 			Body: WhatIfRequest{}, Answer: WhatIf{}, answer: c.whatIf,
 		},
@@ -274,6 +288,8 @@ type Decisions struct {
 	// Decisions are the latest first. More is how many older ones are left out.
 	Decisions []recorder.Decision `json:"decisions"`
 	More      int                 `json:"more"`
+	// Recorded is the number of the last decision, or step of one, as in the event of that name.
+	Recorded uint64 `json:"recorded"`
 	// Saved is what these and those have saved together, until the end of the recording.
 	Saved recorder.Saved `json:"realized"`
 }
@@ -316,7 +332,7 @@ func (c *Console) decisions(r *http.Request) (any, error) {
 		if !ok {
 			return out, nil
 		}
-		out.From, out.To = &first, &last
+		out.From, out.To, out.Recorded = &first, &last, recording.Decided()
 		if from.IsZero() {
 			from = last.Add(-recentDecisions)
 		}

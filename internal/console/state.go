@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -49,10 +50,12 @@ type Summary struct {
 	Waiting int       `json:"waiting"`
 	Spend   top.Spend `json:"cost"`
 	// Planned is the time when the forecast was made; null before the first one. Changes are those in progress and what it has that is still
-	// to come, Notes what it ignored. Both are null in a Change in which they are those of before.
+	// to come, Notes what it ignored. They are null in a Change in which they are those of before.
 	Planned *time.Time   `json:"planned"`
 	Changes []top.Change `json:"changes"`
 	Notes   []string     `json:"notes"`
+	// Kept counts the nodes that stay by their reason, those of most nodes first, as of the forecast. It is null where Changes are.
+	Kept []top.Kept `json:"kept"`
 }
 
 // Fleet is the state of the cluster. Null nodes have not been read yet.
@@ -96,7 +99,7 @@ type state struct {
 func newState(sequence int, observed top.Observed, forecast *top.Forecast) *state {
 	s := &state{observed: observed, from: -1}
 	s.Sequence, s.Link = sequence, linkOf(observed.Link)
-	s.Summary = Summary{Changes: []top.Change{}, Notes: []string{}}
+	s.Summary = Summary{Changes: []top.Change{}, Notes: []string{}, Kept: []top.Kept{}}
 	s.whole = sync.OnceValues(func() ([]byte, error) { return json.Marshal(s.Fleet) })
 	s.groups = sync.OnceValue(s.groupPending)
 	if observed.Fleet == nil {
@@ -113,7 +116,7 @@ func newState(sequence int, observed top.Observed, forecast *top.Forecast) *stat
 			s.Summary.Stuck++
 		}
 	}
-	s.Summary.Changes = s.report.Changes
+	s.Summary.Changes, s.Summary.Kept = s.report.Changes, s.report.Kept
 	if forecast != nil {
 		s.Summary.Planned, s.Summary.Notes = &forecast.At, forecast.Notes
 	}
@@ -167,7 +170,7 @@ func (s *state) changeSince(before *Fleet) ([]byte, error) {
 func (f *Fleet) since(before *Fleet) Change {
 	out := Change{Sequence: f.Sequence, At: f.At, Link: f.Link, Summary: f.Summary, Changed: []Node{}, Removed: []string{}}
 	if samePlan(&f.Summary, &before.Summary) {
-		out.Summary.Changes, out.Summary.Notes = nil, nil
+		out.Summary.Changes, out.Summary.Notes, out.Summary.Kept = nil, nil, nil
 	}
 	old := make(map[string]*Node, len(before.Nodes))
 	for i := range before.Nodes {
@@ -190,7 +193,7 @@ func (f *Fleet) since(before *Fleet) Change {
 
 // samePlan reports whether two summaries have the same forecast and the same changes.
 func samePlan(a, b *Summary) bool {
-	if !reflect.DeepEqual(a.Changes, b.Changes) {
+	if !reflect.DeepEqual(a.Changes, b.Changes) || !slices.Equal(a.Kept, b.Kept) {
 		return false
 	}
 	return a.Planned == b.Planned || a.Planned != nil && b.Planned != nil && a.Planned.Equal(*b.Planned)
@@ -213,11 +216,15 @@ type hub struct {
 	looked  chan struct{}
 	link    Link
 	history history
+	// decided is the number of the last decision of the recording, or step of one; nextDecided is closed when there is another.
+	decided     uint64
+	nextDecided chan struct{}
 }
 
 func newHub(link Link) *hub {
 	return &hub{
 		last: unseen(link, 0), next: make(chan struct{}), done: make(chan struct{}), looked: make(chan struct{}, 1), link: link,
+		nextDecided: make(chan struct{}),
 	}
 }
 

@@ -19,7 +19,8 @@ const (
 )
 
 // stream sends the state, and then what changes, as server-sent events: first an event "fleet", then "change", each with the JSON
-// of the type of that name. A reader that is slower than the changes gets them merged. A new stream starts with a new "fleet".
+// of the type of that name; "recorded" whenever the recording has other decisions. A reader that is slower than the changes gets them
+// merged. A new stream starts with a new "fleet".
 func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	leave, joined := c.hub.join()
 	if !joined {
@@ -36,6 +37,10 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	if out.whole(now) != nil {
 		return
 	}
+	decided, nextDecided := c.hub.lastDecided()
+	if decided > 0 && out.recorded(decided) != nil {
+		return
+	}
 	pause, beat := time.NewTicker(frameInterval), time.NewTicker(heartbeat)
 	defer pause.Stop()
 	defer beat.Stop()
@@ -48,6 +53,10 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-beat.C:
 			err = out.event("beat", []byte("{}"))
+		case <-nextDecided:
+			<-pause.C
+			decided, nextDecided = c.hub.lastDecided()
+			err = out.recorded(decided)
 		case <-next:
 			<-pause.C
 			before := sent

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,16 +32,21 @@ func (t offered) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { r
 // viewOf is the cluster of testdata: two nodes, one of them drifted, and a pending pod with a zone that is misspelled.
 func viewOf(t testing.TB) *inspect.View {
 	t.Helper()
+	text, err := os.ReadFile("testdata/cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return viewOfText(t, string(text))
+}
+
+// viewOfText is a cluster of manifests.
+func viewOfText(t testing.TB, text string) *inspect.View {
+	t.Helper()
 	list, err := workload.EC2Types("us-east-1", "spot", "on-demand")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Open("testdata/cluster.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	view, err := inspect.Files(manifest.Input{Paths: []string{"-"}, Stdin: file, MaxBytes: 1 << 20}, inspect.Config{
+	view, err := inspect.Files(manifest.Input{Paths: []string{"-"}, Stdin: strings.NewReader(text), MaxBytes: 1 << 20}, inspect.Config{
 		Prices: func(*manifest.ClusterState) (inspect.Prices, error) {
 			return inspect.Prices{Catalog: offered(list), From: "a test"}, nil
 		},

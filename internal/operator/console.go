@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
@@ -67,12 +68,16 @@ func (a *assembly) consoleSources() console.Sources {
 			}
 		},
 	}
+	out.Events = func(ctx context.Context, kind, name string) ([]corev1.Event, error) {
+		return live.EventsOf(ctx, a.mgr.GetAPIReader(), kind, name)
+	}
 	if a.settings.Shadow {
 		return out // which neither makes the checks of the doctor nor records
 	}
 	out.Diagnose = func(ctx context.Context) (doctor.Report, error) { return doctor.Run(a.doctorFacts(ctx)), nil }
 	if path := a.settings.RecorderPath; path != "" {
 		out.Decisions = func() (*recorder.Recording, error) { return recorder.Open(path) }
+		out.Written = func() (time.Time, error) { return recorder.Written(path) }
 	}
 	return out
 }

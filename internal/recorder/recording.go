@@ -59,6 +59,25 @@ func read(file storage, size int64) (*Recording, error) {
 	return r, nil
 }
 
+// Written is when the recording in a file was written last.
+func Written(path string) (time.Time, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// Decided is the number of the last frame with decisions or with steps of them; 0 if there is none. It grows with each.
+func (r *Recording) Decided() (last uint64) {
+	for i := range r.frames {
+		if f := &r.frames[i]; f.kind == kindDecisions || f.kind == kindSteps {
+			last = max(last, f.seq)
+		}
+	}
+	return last
+}
+
 // Close closes the file.
 func (r *Recording) Close() error {
 	r.zstd.Close()

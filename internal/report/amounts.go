@@ -10,9 +10,36 @@ import (
 // HoursPerMonth is the average number of hours in a month: 365 * 24 / 12. Costs per month are 730 times those per hour.
 const HoursPerMonth = 730
 
+// Rounded prints an amount without its sign in so many decimals: half is rounded up, of the decimal number. The binary fraction of a price
+// may be less than the price, and sums of the same prices in another order differ: a little more than an amount stands for it. The page of
+// the console has the same rule (rounded in console/src/format.ts).
+func Rounded(amount float64, decimals int) string {
+	amount = math.Abs(amount)
+	more := float64(amount * 1e-12) // on its own: fused with the addition, it would differ from one processor to the other
+	return strconv.FormatFloat(amount+max(1e-9, more), 'f', decimals, 64)
+}
+
+// Dollars prints an hourly price as screens have it: with three decimals below $10, in which the smallest instance types differ, two below
+// $1,000, and none above. What prints as zero has no sign; the sign is a minus (U+2212).
+func Dollars(amount float64) string {
+	decimals := 3
+	switch a := math.Abs(amount); {
+	case math.IsNaN(a) || math.IsInf(a, 0):
+		return "?"
+	case a >= 1000:
+		decimals = 0
+	case a >= 10:
+		decimals = 2
+	}
+	return strings.Replace(Grouped(amount, decimals), "-", "−", 1)
+}
+
+// Amount is Dollars for a column with a title that has the unit.
+func Amount(amount float64) string { return strings.Replace(Dollars(amount), "$", "", 1) }
+
 // Money prints dollars in up to four decimals, and at least two.
 func Money(amount float64) string {
-	text := strconv.FormatFloat(math.Abs(amount), 'f', 4, 64)
+	text := Rounded(amount, 4)
 	return signed(amount, strings.TrimSuffix(strings.TrimSuffix(text, "0"), "0"))
 }
 
@@ -22,11 +49,13 @@ func Hourly(amount float64) string {
 }
 
 // Price prints dollars in four decimals, for a column with a title that has the unit.
-func Price(amount float64) string { return strconv.FormatFloat(amount, 'f', 4, 64) }
+func Price(amount float64) string {
+	return strings.Replace(signed(amount, Rounded(amount, 4)), "$", "", 1)
+}
 
 // Grouped prints dollars in so many decimals, with a comma after each three digits.
 func Grouped(amount float64, decimals int) string {
-	digits, cents, _ := strings.Cut(strconv.FormatFloat(math.Abs(amount), 'f', decimals, 64), ".")
+	digits, cents, _ := strings.Cut(Rounded(amount, decimals), ".")
 	for at := len(digits) - 3; at > 0; at -= 3 {
 		digits = digits[:at] + "," + digits[at:]
 	}

@@ -1,7 +1,10 @@
 package report_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,4 +108,46 @@ func ExampleJSON() {
 	//   "kind": "Reason",
 	//   "why": "a < b"
 	// }
+}
+
+// A price has the same digits in a terminal and in the browser: internal/report/testdata/dollars.json has values with their texts, which the
+// page's test compares with its own. Halves are among them, which binary fractions cannot hold, and sums of prices in two orders.
+func TestTerminalAndBrowserRoundPricesAlike(t *testing.T) {
+	var values []float64
+	for i := range 1000 {
+		values = append(values, float64(i)/2000, float64(i)/10+0.0005) // 0.0005 apart, so that each other one is a half
+	}
+	for _, v := range []float64{
+		0.0535, 0.05349999999999999, 1.0005, 9.9995, 9.99949, 10.005, 99.995, 999.995, 999.5, 1000.5, 1234.5, 4194304.5, 123456789.5, 5e-17, 0.0005,
+		0.1065 + 0.2312 + 0.2312 + 0.0526, 0.0526 + 0.2312 + 0.2312 + 0.1065,
+	} {
+		values = append(values, v, -v)
+	}
+	var got bytes.Buffer
+	got.WriteString("[\n")
+	for i, v := range values {
+		comma := ","
+		if i == len(values)-1 {
+			comma = ""
+		}
+		fmt.Fprintf(&got, "[%s, %q, %q]%s\n", strconv.FormatFloat(v, 'g', -1, 64), report.Dollars(v), report.Rounded(v, 2), comma)
+	}
+	got.WriteString("]\n")
+	const file = "testdata/dollars.json"
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%s is not what prices print as (%v): run UPDATE=1 go test ./internal/report", file, err)
+	}
+	for v, text := range map[float64]string{
+		0.0535: "$0.054", 0.0525: "$0.053", 9.9995: "$10.000", 12.345: "$12.35", 1234.5: "$1,235", -0.0004: "$0.000", -0.0005: "−$0.001",
+	} {
+		if got := report.Dollars(v); got != text {
+			t.Errorf("%g prints as %s, want %s", v, got, text)
+		}
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // shownActions sets how many actions of each controller the text shows.
@@ -52,13 +54,14 @@ func (t *textWriter) totals(r Report) {
 	}
 	s, a := r.Shadow, r.Acting
 	row("launched nodes", "%d", s.Launches, a.Launches)
-	row("  $/h", "%.3f", s.LaunchedHourlyCost, a.LaunchedHourlyCost)
+	hourly := func(ours, theirs float64) { row("  $/h", "%s", report.Amount(ours), report.Amount(theirs)) }
+	hourly(s.LaunchedHourlyCost, a.LaunchedHourlyCost)
 	row("removed nodes", "%d", s.Removed, a.Removed)
-	row("  $/h", "%.3f", s.RemovedHourlyCost, a.RemovedHourlyCost)
+	hourly(s.RemovedHourlyCost, a.RemovedHourlyCost)
 	row("evicted pods", "%d", s.Evictions, a.Evictions)
 	row("nodes now", "%d", s.Nodes, a.Nodes)
-	row("  $/h", "%.3f", s.HourlyCost, a.HourlyCost)
-	row("spent, $", "%.2f", s.TotalCost, a.TotalCost)
+	hourly(s.HourlyCost, a.HourlyCost)
+	row("spent, $", "%s", report.Rounded(s.TotalCost, 2), report.Rounded(a.TotalCost, 2))
 }
 
 // actions writes the latest actions.

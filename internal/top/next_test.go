@@ -144,3 +144,28 @@ func TestPodThatNobodyHasDecidedOnNeedsNoChange(t *testing.T) {
 		}
 	}
 }
+
+// A node that stays is counted by its reason as long as it is there, whatever names the reason has.
+func TestNodesThatStayAreCountedByReason(t *testing.T) {
+	m := newMoving()
+	m.up("n3")
+	m.up("n4")
+	m.forecast.stays = map[string]stay{
+		"n1": {summary: "goes"}, "n2": {summary: "pdb prevents pod evictions"}, "n3": {summary: "Can't replace with a cheaper node"},
+		"n4": {summary: "Can't replace with a cheaper node"}, "gone": {summary: "pdb prevents pod evictions"},
+	}
+	kept := func() []Kept { return NewReport(Observed{Fleet: Observe(m.Objects)}, m.forecast).Kept }
+	want := []Kept{{"Can't replace with a cheaper node", 2}, {"pdb prevents pod evictions", 1}}
+	if got := kept(); !slices.Equal(got, want) {
+		t.Errorf("kept %v, want %v", got, want)
+	}
+	m.Claims[3].DeletionTimestamp = &metav1.Time{Time: now}
+	want[0].Nodes = 1
+	if got := kept(); !slices.Equal(got, want) {
+		t.Errorf("while one leaves, kept %v, want %v", got, want)
+	}
+	m.forecast = nil
+	if got := kept(); got == nil || len(got) > 0 {
+		t.Errorf("before a forecast, kept %v", got)
+	}
+}

@@ -196,7 +196,7 @@ func overviewColumns() []column[*Model] {
 		}),
 		number("CPU", 4, 2, func(m *Model) line { return words(plain, m.total().cpu.percent()) }),
 		number("MEM", 4, 2, func(m *Model) line { return words(plain, m.total().memory.percent()) }),
-		number("$/H", 8, 0, func(m *Model) line { return words(bold, strings.TrimPrefix(amount(spend(m).HourlyCost), "$")) }),
+		number("$/H", 8, 0, func(m *Model) line { return words(bold, report.Amount(spend(m).HourlyCost)) }),
 		number("CHANGES", 7, 4, func(m *Model) line {
 			if m.forecast == nil {
 				return nil

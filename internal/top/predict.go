@@ -1,7 +1,9 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +43,39 @@ type Forecast struct {
 type stay struct {
 	blocked bool
 	why     string
+	// summary is why without the names and numbers in it.
+	summary string
+}
+
+// Kept counts how many nodes stay for one reason.
+type Kept struct {
+	// Why is in words, without the names and numbers of single nodes.
+	Why   string `json:"why"`
+	Nodes int    `json:"nodes"`
+}
+
+// kept are the reasons why nodes stay that the forecast would not change, those of most nodes first. Nodes that are starting or leaving,
+// and those that the search has not come to, count nowhere.
+func (f *Fleet) kept(forecast *Forecast) []Kept {
+	out, at := []Kept{}, map[string]int{}
+	if forecast == nil {
+		return out
+	}
+	for _, n := range f.Nodes {
+		stays, known := forecast.stays[n.Name]
+		if _, goes := forecast.removals[n.Name]; !known || goes || stays.summary == "" || n.inFlight() || n.leaves() {
+			continue
+		}
+		i, counted := at[stays.summary]
+		if !counted {
+			i = len(out)
+			at[stays.summary] = i
+			out = append(out, Kept{Why: stays.summary})
+		}
+		out[i].Nodes++
+	}
+	slices.SortFunc(out, func(a, b Kept) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Why, b.Why)) })
+	return out
 }
 
 // Change is one planned change.
@@ -121,7 +156,7 @@ func predict(of *inspect.View) *Forecast {
 	decided, _ := pass.Decide(pass.Input{
 		Snapshot: s, Plan: &plan, Work: pass.Ahead,
 		Settings: pass.Settings{
-			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps},
+			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps, SpotToSpot: of.Search.SpotToSpot},
 			MaxDrift:      pass.ManyDrifted, MaxDriftRejections: pass.ManyRejected,
 		},
 	})
@@ -129,7 +164,7 @@ func predict(of *inspect.View) *Forecast {
 		out.addCommand(&decided.Start[i].Command)
 	}
 	for _, stays := range decided.Stay {
-		why := stay{why: stays.Message}
+		why := stay{why: stays.Message, summary: stays.Summary()}
 		switch stays.Reason {
 		case disrupt.NodeDoNotDisrupt, disrupt.PodDoNotDisrupt, disrupt.PDB, disrupt.Unplannable, disrupt.NoNodePool,
 			disrupt.PodGroupTogether, disrupt.DoNotRepair:

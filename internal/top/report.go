@@ -23,6 +23,8 @@ type Report struct {
 	Pending []PodReport `json:"pending"`
 	// Changes are the changes in progress, and then what the forecast has that is still to come.
 	Changes []Change `json:"changes"`
+	// Kept counts the nodes that stay by their reason, those of most nodes first; empty before the first forecast.
+	Kept []Kept `json:"kept"`
 	// Forecast is null if planning failed.
 	Forecast *Forecast `json:"forecast"`
 	// Missing are permissions and kinds that are missing, with what is not shown for it.
@@ -54,7 +56,8 @@ func NewReport(o Observed, forecast *Forecast) *Report {
 	m.observe(o)
 	out := &Report{
 		At: o.Fleet.At, Spend: m.fleet.spend(forecast, &o), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),
-		Pending: []PodReport{}, Changes: m.fleet.next(forecast), Forecast: forecast, Missing: append([]string{}, o.Link.Missing...),
+		Pending: []PodReport{}, Changes: m.fleet.next(forecast), Kept: m.fleet.kept(forecast), Forecast: forecast,
+		Missing: append([]string{}, o.Link.Missing...),
 	}
 	for _, n := range out.Nodes {
 		out.CPU.add(n.CPU)

@@ -2,7 +2,6 @@ package top
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -14,24 +13,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// dollars is an hourly price. Three decimals report the smallest instance types apart.
+// dollars is an hourly price.
 func dollars(v float64) string { return amount(v) + "/h" }
 
-func amount(v float64) string {
-	sign := ""
-	if v < 0 {
-		sign, v = "−", -v
-	}
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return "?"
-	case v >= 100:
-		return fmt.Sprintf("%s$%.0f", sign, v)
-	case v >= 10:
-		return fmt.Sprintf("%s$%.2f", sign, v)
-	}
-	return fmt.Sprintf("%s$%.3f", sign, v)
-}
+func amount(v float64) string { return report.Dollars(v) }
 
 // monthly is an hourly price, by month.
 func monthly(v float64) string {
@@ -54,7 +39,7 @@ func price(v *float64) string {
 	if v == nil {
 		return "?"
 	}
-	return strings.TrimPrefix(amount(*v), "$")
+	return report.Amount(*v)
 }
 
 func cores(millis int64) string {

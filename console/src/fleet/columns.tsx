@@ -4,12 +4,14 @@ import type { ComponentChildren } from 'preact';
 import type { Node, TopUse } from '../api.gen';
 import type { Value } from '../csv';
 import { bytes, cores, dollars, percent, since } from '../format';
-import { clusterNow } from '../live';
+import { clusterNow, current } from '../live';
+import { readsPrices } from '../nodes';
 import { nodeHref } from '../route';
 import { Glyph, stateOf } from '../states';
 import { groupName, requested } from './layout';
 
-export interface Column {
+// Column is one of rows of any kind.
+export interface ColumnOf<T> {
   // key is in the address.
   key: string;
   name: string;
@@ -17,11 +19,13 @@ export interface Column {
   // hidden columns are shown when they are chosen.
   hidden?: boolean;
   // value sorts, the smallest first.
-  value: (n: Node) => string | number;
-  cell: (n: Node) => ComponentChildren;
+  value: (row: T) => string | number;
+  cell: (row: T) => ComponentChildren;
   // file are the names and values of the column in a CSV: exact, with their units.
-  file: [name: string, value: (n: Node) => Value][];
+  file: [name: string, value: (row: T) => Value][];
 }
+
+export type Column = ColumnOf<Node>;
 
 const text = (key: string, name: string, value: (n: Node) => string, hidden = false): Column =>
   ({ key, name, value, cell: value, hidden, file: [[name, value]] });
@@ -69,7 +73,7 @@ export const columns: Column[] = [
   amount('memory-used', 'Memory used', 'bytes', memory, 'used', bytes),
   {
     key: 'cost', name: '$/h', numeric: true, value: (n) => n.hourlyCost ?? -1,
-    cell: (n) => (n.hourlyCost === null ? unknown('The catalog has no price for it') : dollars(n.hourlyCost)), file: [['$/h', (n) => n.hourlyCost]],
+    cell: (n) => (n.hourlyCost === null ? unknown(readsPrices(current().summary) ? 'Prices are being read' : 'The catalog has no price for it') : dollars(n.hourlyCost)), file: [['$/h', (n) => n.hourlyCost]],
   },
   {
     key: 'age', name: 'Age', numeric: true, value: (n) => -Date.parse(n.created), cell: (n) => since(n.created, clusterNow()),
@@ -104,9 +108,9 @@ export function matching(nodes: Node[], find: string): Node[] {
   });
 }
 
-// sorted are the nodes by a column; equal ones by their ID, so that they do not change places.
-export function sorted(nodes: Node[], by: Column, down: boolean): Node[] {
-  const keyed = nodes.map((n) => ({ n, v: by.value(n) }));
-  keyed.sort((a, b) => (a.v < b.v ? -1 : a.v > b.v ? 1 : a.n.id < b.n.id ? -1 : 1) * (down ? -1 : 1));
-  return keyed.map((k) => k.n);
+// sorted are rows by a column; equal ones by their ID, so that they do not change places.
+export function sorted<T>(rows: T[], by: ColumnOf<T>, down: boolean, id: (row: T) => string): T[] {
+  const keyed = rows.map((row) => ({ row, v: by.value(row), id: id(row) }));
+  keyed.sort((a, b) => (a.v < b.v ? -1 : a.v > b.v ? 1 : a.id < b.id ? -1 : 1) * (down ? -1 : 1));
+  return keyed.map((k) => k.row);
 }

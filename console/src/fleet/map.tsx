@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Node } from '../api.gen';
 import { price, percent, plural, since } from '../format';
 import { clusterNow, current, subscribe } from '../live';
+import { readsPrices } from '../nodes';
 import { Icon, say } from '../parts';
 import { Glyph, stateOf } from '../states';
 import { type Coloring, bins, poolsOf } from './colors';
@@ -319,7 +320,7 @@ class Controller {
     const n = this.focused && this.nodes()?.get(this.focused.id);
     if (!n) return;
     say(`${n.name}, ${n.instanceType}, ${stateOf(n.state).label}, ${percent(requested(n))} requested, ${plural(n.pods, 'pod')}, ` +
-      `${price(n.hourlyCost)}`);
+      `${price(n.hourlyCost, readsPrices(current().summary))}`);
   }
 
   focus = () => {
@@ -381,7 +382,7 @@ function Tip({ node, x, y }: { node: Node; x: number; y: number }) {
     <div class="tip" style={place} aria-hidden="true">
       <div class="tip-title"><Glyph state={node.state} /><b>{node.name}</b></div>
       <div class="dim">{[node.instanceType, node.capacityType, node.zone].filter(Boolean).join(' · ')}</div>
-      <div>{percent(requested(node))} requested · {plural(node.pods, 'pod')} · {price(node.hourlyCost)}</div>
+      <div>{percent(requested(node))} requested · {plural(node.pods, 'pod')} · {price(node.hourlyCost, readsPrices(current().summary))}</div>
       <div class="dim">{stateOf(node.state).label}{node.why && `: ${node.why}`} · {since(node.created, clusterNow())} old</div>
     </div>
   );

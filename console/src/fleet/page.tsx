@@ -4,7 +4,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Decisions, Node, Summary, TopChange } from '../api.gen';
 import { useAbout } from '../about';
 import { useAnswer } from '../answer';
-import { DecisionRow, useDecided } from '../decisions';
+import { useRecorded } from '../decisionfeed';
+import { DecisionRow } from '../decisions';
 import { change as difference, count, list, plural, sentence, shortName } from '../format';
 import { clusterNow, useLive } from '../live';
 import { LongList } from '../longlist';
@@ -12,13 +13,16 @@ import { NodeReport } from '../node';
 import { named } from '../nodes';
 import { Banner, Code, Empty, Icon, Skeleton } from '../parts';
 import { type Route, change, href, nodeHref } from '../route';
+import { useAssessment } from '../savings';
 import { Glyph } from '../states';
 import { type Coloring, binKey, bins, colorings, poolsOf } from './colors';
 import type { Grouping } from './layout';
+import { CostTable } from './costs';
 import { FleetMap } from './map';
 import { SummaryStrip } from './summary';
 import { FleetTable } from './table';
 import { type Tally, tally } from './tally';
+import { whyNothing } from './why';
 
 const groupings: { name: Grouping; label: string }[] = [
   { name: 'pool', label: 'NodePool' }, { name: 'zone', label: 'Zone' }, { name: 'type', label: 'Instance family' },
@@ -40,6 +44,7 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
   const grouping = oneOf(route.query.get('group'), groupings);
   const coloring = oneOf(route.query.get('color'), colorings);
   const table = route.query.get('view') === 'table';
+  const costs = table ? route.query.get('by') : null;
   const highlight = route.query.get('only');
   const chosen = route.query.get('node');
   const selected = chosen ? named(nodes, chosen) : null;
@@ -48,6 +53,7 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
   return (
     <div class="fleet-view">
       <SummaryStrip tally={counted} summary={summary} noPods={denied.includes('pods')} />
+      <Headline />
       {chosen && !selected && (
         <Banner kind="warn">
           <b>The cluster has no node {chosen}.</b> It may have been removed since. <a href={href(['fleet'])}>All nodes</a>
@@ -68,13 +74,13 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
       </div>
       <div class={table && !selected ? 'fleet-body one' : 'fleet-body'}>
         <div class="fleet-main">
-          {table ? <FleetTable nodes={filtered(nodes, coloring, highlight)} selected={selected?.id ?? null} route={route} /> : (
+          {costs ? <CostTable by={costs} route={route} /> : table ? <FleetTable nodes={filtered(nodes, coloring, highlight)} selected={selected?.id ?? null} route={route} /> : (
             <FleetMap
               grouping={grouping} coloring={coloring} highlight={highlight} selected={selected?.id ?? null} theme={theme}
               pick={(n) => change({ node: n?.name ?? null }, n !== null && !selected)}
             />
           )}
-          <Legend nodes={nodes} counted={counted} coloring={coloring} highlight={highlight} />
+          {!costs && <Legend nodes={nodes} counted={counted} coloring={coloring} highlight={highlight} />}
         </div>
         {selected ? <Panel key={selected.id} node={selected} /> : !table && <Next summary={summary} />}
       </div>
@@ -159,11 +165,7 @@ function Next({ summary }: { summary: Summary }) {
   return (
     <aside class="panel" aria-label="Planned changes">
       <header><h2>Next</h2><span class="faint">{changes.length ? `${begun ? `${count(begun)} of ${plural(changes.length, 'change')} begun` : plural(changes.length, 'change')}, ${difference(-saving)}/h` : ''}</span></header>
-      {changes.length === 0 && (
-        <p class="panel-text">{summary.planned
-          ? 'Nothing is planned: no node would be launched, removed or replaced.'
-          : 'The first plan is being computed.'}</p>
-      )}
+      {changes.length === 0 && (summary.planned ? <Nothing summary={summary} /> : <p class="panel-text">The first plan is being computed.</p>)}
       {changes.length > 0 && (
         <LongList
           class="changes" label="Planned changes" count={changes.length} estimate={53}
@@ -184,6 +186,23 @@ function Next({ summary }: { summary: Summary }) {
   );
 }
 
+// Nothing is why nothing is planned, as far as the nodes cost more than they have to.
+function Nothing({ summary }: { summary: Summary }) {
+  const why = whyNothing(summary, useAssessment().data);
+  return (
+    <>
+      <p class="panel-text">Nothing is planned: no node would be launched, removed or replaced.</p>
+      {why.length > 0 && <p class="panel-text">{why.join(' ')} <a href={href(['savings'])}>What would save more</a></p>}
+    </>
+  );
+}
+
+// Headline is the largest saving by one switch, in the words of dovetail assess; nothing where there is none.
+function Headline() {
+  const text = useAssessment().data?.switch;
+  return text ? <p class="headline">{text} <a href={href(['savings'])}>Savings</a></p> : null;
+}
+
 // lately is how far back the decisions beside the map reach, in ms; often how soon they are read again in a fleet at rest, most how many are
 // shown.
 const lately = 6 * 3.6e6;
@@ -193,7 +212,7 @@ const most = 12;
 // LastDecisions are what the recording has last.
 function LastDecisions() {
   const [since] = useState(() => `${new Date(clusterNow() - lately).toISOString().slice(0, 19)}Z`);
-  const all = list(useAnswer<Decisions>(`/decisions?since=${since}`, { every: often, trigger: useDecided() }).data?.decisions);
+  const all = list(useAnswer<Decisions>(`/decisions?since=${since}`, { every: often, trigger: useRecorded() }).data?.decisions);
   if (all.length === 0) return null;
   return (
     <section class="last" aria-labelledby="last-decisions">

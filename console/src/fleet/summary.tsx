@@ -1,10 +1,12 @@
 // The fleet in numbers.
 
 import type { Summary } from '../api.gen';
-import { count, dollars, list, percent, plural, span } from '../format';
+import { count, differs, dollars, list, percent, plural, span } from '../format';
 import { useNow } from '../parts';
 import { href } from '../route';
+import { readsPrices } from '../nodes';
 import type { Tally } from './tally';
+import { noBound } from './why';
 
 // SummaryStrip has no numbers of pods that may not be read.
 export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary: Summary; noPods: boolean }) {
@@ -26,8 +28,8 @@ export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary
         <div class="value">{noPods ? '?' : count(summary.pending)}</div>
         <div class="note">{noPods ? 'no permission' : summary.pending === 0 ? 'every pod has a node' : summary.planned ? outlook(summary) : 'not planned yet'}</div>
       </div>
-      <Spend summary={summary} nodes={nodes} />
-      <Split cost={tally.cost} />
+      <Spend summary={summary} nodes={nodes} noPods={noPods} />
+      <Split cost={tally.cost} reading={readsPrices(summary) && nodes > 0} />
     </section>
   );
 }
@@ -38,9 +40,9 @@ const outlook = (s: Summary) => {
   return s.waiting > 0 ? `${count(s.waiting)} ${s.waiting === 1 ? 'waits' : 'wait'} for kube-scheduler` : `${s.pending === 1 ? 'it gets' : 'all get'} a node`;
 };
 
-function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
+function Spend({ summary, nodes, noPods }: { summary: Summary; nodes: number; noPods: boolean }) {
   const { hourlyCost: now, plannedHourlyCost: after, lowerBound, unpriced } = summary.cost;
-  const reading = !summary.cost.prices && nodes > 0;
+  const reading = readsPrices(summary) && nodes > 0;
   const unknown = reading || (unpriced > 0 && unpriced >= nodes);
   const missing = <small>{reading ? 'reading prices' : 'not known'}</small>;
   const changes = list(summary.changes);
@@ -57,14 +59,14 @@ function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
           <div class="key"><i class="swatch planned" />{changes.length ? `After ${plural(changes.length, 'change')}` : 'After changes'}</div>
           <div class="value">
             {unknown ? missing : after === null ? <small>not known yet</small> : <>{dollars(after)}<small>/h</small></>}
-            {!unknown && after !== null && Math.abs(after - now) >= 0.0005 && (
+            {!unknown && after !== null && differs(after, now) && (
               <small class={after < now ? 'ok' : 'dim'}> {after < now ? '−' : '+'}{dollars(Math.abs(after - now))}</small>
             )}
           </div>
         </div>
         <div>
           <div class="key"><i class="bound" />Lower bound</div>
-          <div class="value">{reading ? missing : lowerBound === null ? <small>not known</small> : <>{dollars(lowerBound)}<small>/h</small></>}</div>
+          <div class="value">{reading ? missing : lowerBound === null ? <small>{noBound(summary, noPods)}</small> : <>{dollars(lowerBound)}<small>/h</small></>}</div>
         </div>
       </div>
       <div class="spend-bar" aria-hidden="true">
@@ -80,14 +82,14 @@ function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
 
 const capacities = [['reserved', 'reserved'], ['on-demand', 'on-demand'], ['spot', 'spot'], ['', 'not known']] as const;
 
-function Split({ cost }: { cost: Map<string, number> }) {
+function Split({ cost, reading }: { cost: Map<string, number>; reading: boolean }) {
   const sums = capacities.map(([type, label]) => ({ type, label, sum: cost.get(type) ?? 0 })).filter((s) => s.sum > 0);
   const all = sums.reduce((sum, s) => sum + s.sum, 0);
   const swatch = (type: string) => `swatch c-${type || 'unknown'}`;
   return (
     <div class="wide">
       <div class="key">Cost by capacity type</div>
-      {all === 0 ? <div class="note">no prices are known</div> : (
+      {all === 0 ? <div class="note">{reading ? 'reading prices' : 'no prices are known'}</div> : (
         <>
           <div class="split" aria-hidden="true">{sums.map((s) => <i class={swatch(s.type)} style={{ flex: s.sum / all }} />)}</div>
           <div class="split-legend">

@@ -1,8 +1,10 @@
 // What the page states while the cluster changes, over an API server in memory: each change is made with the page open.
 import { test } from 'node:test';
 import assert from 'node:assert/strict';
+import { copyFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { live } from '../fleet.mjs';
-import { picture, refused, served, startBrowser, visit } from './world.mjs';
+import { directory, picture, recording, refused, served, settled, startBrowser, visit } from './world.mjs';
 
 const copy = (o) => JSON.parse(JSON.stringify(o));
 const created = () => new Date().toISOString().replace(/\.\d+Z/, 'Z');
@@ -76,6 +78,103 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await picture(page, 'changes-drift');
   });
 
+  await t.test('a launch that has happened since the plan is not added to it', async () => {
+    const pod = waiting('large', [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message: '0/3 nodes are available', lastTransitionTime: created() }]);
+    pod.spec.containers[0].resources.requests = { cpu: '14', memory: '20Gi' };
+    api.put(pod);
+    await next.getByText('Launch ', { exact: false }).first().waitFor();
+    // From now on, each state that the page shows is noted: how many launches for pods it has, planned and begun together.
+    await page.evaluate(() => {
+      window.launches = [];
+      const note = () => {
+        const text = [...document.querySelectorAll('.changes [data-item]')].map((e) => e.innerText);
+        window.launches.push(text.filter((t) => /^\W*Launch/.test(t) && /pending pods/.test(t)).length);
+      };
+      note();
+      window.noting = new MutationObserver(note);
+      window.noting.observe(document.querySelector('.panel'), { subtree: true, childList: true, characterData: true });
+    });
+    const claim = copy(items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName));
+    claim.metadata = {
+      ...claim.metadata, name: 'general-large', uid: 'claim-large', creationTimestamp: created(), annotations: { 'dovetail.sh/nominated-pods': pod.metadata.uid },
+    };
+    Object.assign(claim.metadata.labels, { 'node.kubernetes.io/instance-type': 'c7g.4xlarge' });
+    claim.status = { conditions: [] };
+    api.put(claim);
+    await next.getByText(/^Launching c7g.4xlarge/).waitFor();
+    const seen = await page.evaluate(() => {
+      window.noting.disconnect();
+      return window.launches;
+    });
+    assert.ok(seen.length > 1 && Math.max(...seen) === 1, `launches for pods: ${seen}`);
+    api.remove(pod);
+    api.remove(claim);
+  });
+
+  await t.test('a new node has its size at once, before and after it joins', async () => {
+    const claim = copy(items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName));
+    claim.metadata = { ...claim.metadata, name: 'general-joins', uid: 'claim-joins', creationTimestamp: created(), annotations: {} };
+    const allocatable = { cpu: '15920m', memory: '28Gi', pods: '110' };
+    claim.status = {
+      providerID: 'aws:///us-east-1a/i-joins', capacity: { cpu: '16', memory: '32Gi', pods: '110' }, allocatable,
+      conditions: [{ type: 'Launched', status: 'True', reason: 'Launched', message: '', lastTransitionTime: created() }],
+    };
+    api.put(claim);
+    await visit(page, '#/fleet?view=table&columns=node,cpu,state&find=joins', 'In flight');
+    assert.equal(await page.locator('tbody tr td').nth(2).innerText(), '15.9');
+    const node = copy(items.find((o) => o.kind === 'Node'));
+    Object.assign(node.metadata, { name: 'ip-10-0-9-9-joins.ec2.internal', uid: 'node-joins', creationTimestamp: created(), annotations: {} });
+    delete node.metadata.labels['karpenter.sh/initialized'];
+    node.spec = { providerID: 'aws:///us-east-1a/i-joins' };
+    node.status = { conditions: [] }; // the kubelet has stated nothing yet
+    api.put(node);
+    await page.getByRole('link', { name: 'ip-10-0-9-9-joins' }).waitFor();
+    assert.equal(await page.locator('tbody tr td').nth(2).innerText(), '15.9', 'the node has lost its size as it joined');
+    api.remove(node);
+    api.remove(claim);
+    await visit(page, '#/fleet', 'Group by');
+  });
+
+  await t.test('drift does not hide what keeps a node', async () => {
+    const node = copy(items.findLast((o) => o.kind === 'Node'));
+    const claim = copy(items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName === node.metadata.name));
+    const before = [copy(node), copy(claim)];
+    claim.status.conditions = [...claim.status.conditions.filter((c) => c.type !== 'Drifted'), { type: 'Drifted', status: 'True', reason: 'AMIDrift', message: 'AMIDrift', lastTransitionTime: created() }];
+    node.metadata.annotations = { 'karpenter.sh/do-not-disrupt': 'true' };
+    api.put(claim);
+    api.put(node);
+    await visit(page, `#/nodes/${node.metadata.name}`, /^Drifted: AMIDrift; stays, since .*do-not-disrupt/);
+    await page.getByRole('heading', { name: 'What keeps it' }).waitFor();
+    await page.getByRole('heading', { name: /^Drift/ }).waitFor();
+    for (const o of before) api.put(o);
+    await visit(page, '#/fleet', 'Group by');
+  });
+
+  await t.test('draining nodes are counted alike in the legend, the table, Next and the NodePool', async () => {
+    const claim = copy(items.findLast((o) => o.kind === 'NodeClaim' && o.status.nodeName));
+    const before = copy(claim);
+    claim.metadata.deletionTimestamp = created();
+    claim.metadata.deletionGracePeriodSeconds = 0;
+    api.put(claim);
+    const entry = page.locator('.legend button', { hasText: 'Draining' });
+    await entry.waitFor();
+    const legend = Number(await entry.locator('b').innerText());
+    await next.getByText(/^draining/i).first().waitFor();
+    const removing = await next.locator('[data-item]', { hasText: /draining/i }).locator('a').count();
+    await visit(page, '#/fleet?view=table&find=draining', 'Draining');
+    const rows = await page.locator('tbody tr:not([aria-hidden])').count();
+    const all = (await (await fetch(`${url}/api/v1/fleet`)).json()).nodes.filter((n) => n.state === 'draining').length;
+    let disrupted = 0;
+    for (const { metadata } of items.filter((o) => o.kind === 'NodePool')) {
+      const known = await (await fetch(`${url}/api/v1/nodepools/${metadata.name}`)).json();
+      disrupted += known.disrupted.filter((d) => d.state === 'Leaving' && !d.command).length;
+    }
+    assert.deepEqual({ legend, removing, rows, disrupted }, { legend: all, removing: all, rows: all, disrupted: all });
+    assert.ok(all > 0);
+    api.put(before);
+    await visit(page, '#/fleet', 'Group by');
+  });
+
   await t.test('a pod is found by a name of two letters', async () => {
     const running = waiting('db-0');
     running.spec.nodeName = items.find((o) => o.kind === 'Node').metadata.name;
@@ -102,4 +201,70 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await page.keyboard.press('Enter');
     await page.getByRole('complementary', { name: 'Selected node' }).waitFor();
   });
+});
+
+// What the server has after nobody has looked for a while is nodes without prices: a test of the server holds that. The page opens on it.
+test('prices that are being read are stated as such, also on a page that is opened after idle', { timeout: 5 * 60_000 }, async (t) => {
+  const { url } = await served(t, cluster());
+  const browser = await startBrowser(t);
+  const page = await browser.page(url, {
+    within: t, allow: refused,
+    before: async (p) => p.route('**/api/v1/events', async (r) => {
+      const idle = await (await fetch(`${url}/api/v1/fleet`)).json();
+      for (const n of idle.nodes ?? []) n.hourlyCost = null;
+      Object.assign(idle.summary, { planned: null, changes: [], notes: [], kept: [] });
+      idle.summary.cost = { hourlyCost: 0, plannedHourlyCost: null, lowerBound: null, unpriced: idle.nodes?.length ?? 0, prices: '' };
+      await r.fulfill({ contentType: 'text/event-stream', body: `event: fleet\ndata: ${JSON.stringify(idle)}\n\n` });
+    }),
+  });
+  const summary = page.locator('.summary');
+  await summary.getByText('reading prices').first().waitFor();
+  assert.equal(await summary.getByText('reading prices').count(), 4, 'now, after changes, the lower bound and the split are being read');
+  assert.equal(await summary.getByText('not known').count(), 0);
+});
+
+test('without pods, the lower bound states that there are none; a running pod belongs to Fleet', { timeout: 5 * 60_000 }, async (t) => {
+  const items = cluster();
+  const { api, url } = await served(t, items);
+  const page = await (await startBrowser(t)).page(url, { within: t, allow: refused });
+  const running = items.find((o) => o.kind === 'Pod' && o.spec.nodeName);
+  await visit(page, `#/pods/${running.metadata.namespace}/${running.metadata.name}`, 'In a terminal');
+  await page.locator('h1').getByText('Running').waitFor();
+  assert.equal(await page.locator('.crumbs a').first().innerText(), 'Fleet');
+  assert.equal(await page.locator('nav [aria-current]').innerText(), 'Fleet');
+  const pending = waiting('stuck', [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message: '0/3 nodes are available', lastTransitionTime: created() }]);
+  pending.spec.nodeSelector = { 'topology.kubernetes.io/zone': 'us-east1a' };
+  api.put(pending);
+  await visit(page, '#/pods/shop/stuck', 'Smallest change');
+  await page.locator('h1').getByText('Pending').waitFor();
+  await page.getByText('no controller creates this one again').waitFor();
+  await page.getByText('kubectl replace --force -f -').first().waitFor();
+  assert.equal(await page.locator('.crumbs a').first().innerText(), 'Pending');
+  await picture(page, 'changes-bare-pod');
+  await visit(page, '#/fleet', 'Group by');
+  await page.locator('.summary').getByText(/planned (now|\d+)/).waitFor();
+  for (const o of [...items.filter((x) => x.kind === 'Pod'), pending]) api.remove(o);
+  await page.locator('.costs').getByText('no pods').waitFor();
+});
+
+test('a decision is on the open page within two seconds, and only what is new is read', { timeout: 5 * 60_000 }, async (t) => {
+  const file = join(directory(), 'decisions.rec');
+  copyFileSync(join(dirname(recording), 'first-node.rec'), file);
+  const { url } = await served(t, cluster(), undefined, ['--recording', file]);
+  const page = await (await startBrowser(t)).page(url, { within: t, allow: refused });
+  await visit(page, '#/decisions', 'in the last day of the recording');
+  await settled(page);
+  const count = async () => (await (await fetch(`${url}/api/v1/decisions`)).json()).decisions.length;
+  const before = await count();
+  const shown = page.locator('.decisions [data-item]');
+  assert.equal(await shown.count(), before);
+  const asked = [];
+  page.on('request', (r) => r.url().includes('/decisions') && asked.push(new URL(r.url()).search));
+  copyFileSync(recording, file); // one with other decisions
+  const at = Date.now();
+  await page.waitForFunction((n) => document.querySelectorAll('.decisions [data-item]').length > n, before);
+  const took = Date.now() - at;
+  assert.ok(asked.length > 0 && asked.every((q) => q.startsWith('?since=')), `all decisions are read again: ${asked}`);
+  assert.ok(took < 5_000, `it took ${took} ms`); // two seconds where other tests do not run beside it
+
 });

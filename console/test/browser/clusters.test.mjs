@@ -63,7 +63,7 @@ test('several clusters', { timeout: 10 * 60_000 }, async (t) => {
     assert.deepEqual(await links(), []);
     answer();
     await page.getByRole('link', { name: 'Clusters' }).waitFor();
-    assert.deepEqual(await links(), ['Clusters', 'Fleet', 'Pending', 'Timeline', 'NodePools', 'What-if', 'Doctor']);
+    assert.deepEqual(await links(), ['Clusters', 'Fleet', 'Pending', 'Timeline', 'Savings', 'NodePools', 'What-if', 'Doctor']);
     await page.unroute('**/api/v1/clusters');
   });
 

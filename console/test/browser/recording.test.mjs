@@ -12,7 +12,7 @@ test('a recording without a cluster', { timeout: 5 * 60_000 }, async (t) => {
   await t.test('the fleet is that of the last pass, and says so', async () => {
     await page.getByText('A recording, without a cluster.').waitFor();
     await page.getByText('Recording until 2026-11-28 19:18 UTC').waitFor();
-    assert.deepEqual(await page.getByRole('navigation').getByRole('link').allInnerTexts(), ['Fleet', 'Pending', 'Timeline', 'Decisions', 'NodePools', 'What-if']);
+    assert.deepEqual(await page.getByRole('navigation').getByRole('link').allInnerTexts(), ['Fleet', 'Pending', 'Timeline', 'Decisions', 'Savings', 'NodePools', 'What-if']);
     await page.getByRole('complementary', { name: 'Planned changes' }).getByRole('heading', { name: 'Last decisions' }).waitFor();
     await accessible(page, 'the fleet of a recording');
     await picture(page, 'recording-fleet');

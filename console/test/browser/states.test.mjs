@@ -5,6 +5,7 @@ import { accessible, fits, picture, refused, served, startBrowser, visit } from 
 
 const items = live(3);
 const node = items.find((o) => o.kind === 'Node').metadata.name;
+const claim = items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName).metadata.name;
 const { namespace, name: pod } = items.find((o) => o.kind === 'Pod' && !o.spec.nodeName).metadata;
 
 // views are their addresses, and what each shows of a cluster that is live.
@@ -20,6 +21,9 @@ const views = {
   doctor: { hash: '#/doctor', live: /\d+ checks? ran/, api: 'doctor' },
   node: { hash: `#/nodes/${node}`, live: 'In a terminal', api: `nodes/${node}/explain` },
   pod: { hash: `#/pods/${namespace}/${pod}`, live: 'In a terminal', api: `pods/${namespace}/${pod}/explain` },
+  nodeclaim: { hash: `#/nodeclaims/${claim}`, live: 'In a terminal', api: `nodeclaims/${claim}` },
+  savings: { hash: '#/savings', live: 'In a terminal', api: 'assessment*' },
+  costs: { hash: '#/fleet?view=table&by=namespace', live: 'Not requested', api: 'costs*' },
   clusters: { hash: '#/clusters', live: /in 1 cluster/, api: 'clusters' },
 };
 
@@ -52,6 +56,7 @@ test('each view in each of its states', { timeout: 30 * 60_000 }, async (t) => {
       fleet: 'The cluster has no nodes', pending: 'Every pod has a node', timeline: 'observed it since its start',
       nodepools: 'The cluster has no NodePool', nodepool: 'The cluster has no NodePool', 'what-if': 'The cluster has no NodePool',
       doctor: 'No findings', node: 'The cluster has no Node', pod: 'does not exist', clusters: 'No pod is pending', decisions: 'has no recording',
+      nodeclaim: 'The cluster has no NodeClaim', savings: 'This cluster has no nodes', costs: 'The cluster has no nodes',
     });
   });
 
@@ -59,7 +64,7 @@ test('each view in each of its states', { timeout: 30 * 60_000 }, async (t) => {
     const { url } = await served(t, items, (api) => ['nodes', 'pods', 'nodepools'].forEach((k) => api.forbidden.add(k)));
     const page = await browser.page(url, { within: t, allow: refused });
     await each(page, 'forbidden', {
-      ...all('No permission', 'decisions', 'clusters', 'doctor'), fleet: 'No permission to list and watch nodes',
+      ...all('No permission', 'decisions', 'clusters', 'doctor'), fleet: 'No permission to list and watch nodes', costs: 'No permission to list and watch nodes',
       pending: 'No permission to list and watch pods', timeline: 'No permission to list and watch nodes', doctor: 'Could not run', clusters: 'Incomplete',
     });
   });

@@ -33,6 +33,6 @@ test('nodes are found by each word, in any text of theirs', () => {
 test('equal nodes keep their places, and an unknown price is the least', () => {
   const nodes = [node('c', { hourlyCost: null }), node('b'), node('a'), node('d', { hourlyCost: 0 })];
   const cost = columns.find((c) => c.key === 'cost');
-  assert.equal(sorted(nodes, cost, false).map((n) => n.id).join(''), 'cdab');
-  assert.equal(sorted(nodes, cost, true).map((n) => n.id).join(''), 'badc');
+  assert.equal(sorted(nodes, cost, false, (n) => n.id).map((n) => n.id).join(''), 'cdab');
+  assert.equal(sorted(nodes, cost, true, (n) => n.id).map((n) => n.id).join(''), 'badc');
 });

@@ -28,3 +28,14 @@ test('decisions are filtered by all that the address has', () => {
   assert.equal(found('find=<b>%3D1%2B1&kind=launch'), 'c');
   assert.equal(found('kind=no-such'), '');
 });
+
+test('a later answer adds what is new, and replaces what something has become of', async () => {
+  globalThis.sessionStorage = { getItem: () => null }; // the page has one
+  const { merged } = await compiled('decisionfeed.ts');
+  const d = (id, at, outcome = '') => ({ id, at, outcome });
+  const all = [d('c', '2026-01-01T00:00:02.5Z'), d('b', '2026-01-01T00:00:02Z'), d('a', '2026-01-01T00:00:01Z', 'done')];
+  const later = [d('e', '2026-01-01T00:00:03Z'), d('b', '2026-01-01T00:00:02Z', 'done')];
+  assert.deepEqual(merged(all, later).map((x) => `${x.id}${x.outcome}`), ['e', 'c', 'bdone', 'adone']);
+  assert.deepEqual(merged(all, []), all);
+  assert.equal(merged([], later).length, 2);
+});

@@ -16,3 +16,8 @@ test('links to the console of EC2 are of its region and partition, and of nothin
     assert.equal(ec2(view, id, region), '', `${id} in ${region}`);
   }
 });
+
+test('an instance has a link only if its ID is one', () => {
+  assert.equal(ec2('InstanceDetails:instanceId=', 'i-0abc', 'eu-west-1'), 'https://eu-west-1.console.aws.amazon.com/ec2/home?region=eu-west-1#InstanceDetails:instanceId=i-0abc');
+  for (const id of ['', 'i-', 'i-0abc"', 'fargate-ip-10-0-0-1', 'javascript:alert(1)']) assert.equal(ec2('InstanceDetails:instanceId=', id, 'eu-west-1'), '', id);
+});

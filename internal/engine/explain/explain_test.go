@@ -252,7 +252,7 @@ func TestThePoolsOwnRequirementCausesTopology(t *testing.T) {
 	search := refuse(rejection.Topology, func(a explain.Attempt) bool { return slices.Contains(a.NewDomains, zone) })
 	search.constraints = []explain.Constraint{spread}
 	r := only(t, reasons(t, general(Require(zone, in, "z1")), Pod("a"), search), rejection.Topology)
-	if !strings.HasPrefix(wording.Reason(r), "fits small in z1, but the pool allows only") {
+	if text := wording.Reason(r); !strings.HasPrefix(text, "fits small in z1, but topology spread") || !strings.HasSuffix(text, "; the pool allows only "+zone+"=z1") {
 		t.Errorf("%q, want the pool's zones", wording.Reason(r))
 	}
 }

@@ -68,7 +68,7 @@ func TestReasonMessages(t *testing.T) {
 		want  []string
 	}{
 		{"a zone that the pool does not allow", World(inZ1(), Pod("a", Selects(Zone, "z2"))), []string{
-			"Requirements: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2",
+			"Requirements: fits m.small in z2, but the pod requires topology.kubernetes.io/zone=z2; the pool allows only z1",
 		}},
 		{"a zone that no pool has", world(Pod("a", Selects(Zone, "moon"))), []string{
 			"Requirements: fits m.small in z1, but the pod requires topology.kubernetes.io/zone=moon, which no instance type has (there is only z1, z2, z3)",
@@ -81,7 +81,7 @@ func TestReasonMessages(t *testing.T) {
 		}},
 		{"an instance type that the pool does not allow", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a",
 			Selects(instanceType, "m.large"))), []string{
-			"Requirements: fits m.large in z1, but the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small), and the pod requires m.large",
+			"Requirements: fits m.large in z1, but the pod requires node.kubernetes.io/instance-type=m.large; the pool allows only m.medium, m.small",
 		}},
 		{"a label without its domain", world(Pod("a", Selects("zone", "z1"))), []string{
 			`Requirements: fits m.small in z1, but the pod requires zone=z1, a label that neither the pool nor its instance types have (did you mean "topology.kubernetes.io/zone"?)`,
@@ -93,10 +93,10 @@ func TestReasonMessages(t *testing.T) {
 			"Requirements: fits m.small in z1, but the pod requires team=data, a label that neither the pool nor its instance types have",
 		}},
 		{"a value of the pool's own label", World(pool(Require("team", in, "x", "y")), Pod("a", Selects("team", "z"))), []string{
-			"Requirements: fits m.small in z1, but the pool allows only team in (x, y), and the pod requires z",
+			"Requirements: fits m.small in z1, but the pod requires team=z; the pool allows only x, y",
 		}},
 		{"a label of the pool's template", World(pool(TemplateLabel("team", "x")), Pod("a", Selects("team", "z"))), []string{
-			"Requirements: fits m.small in z1, but the pool allows only team=x, and the pod requires z",
+			"Requirements: fits m.small in z1, but the pod requires team=z; the pool allows only x",
 		}},
 		{"a value that the pool excludes", World(pool(Require(Arch, notIn, "amd64", "s390x")), Pod("a", Selects(Arch, "amd64"))), []string{
 			"Requirements: its own requirements filtered out all instance types: none has kubernetes.io/arch not in (amd64, s390x) (there is only amd64)",
@@ -118,7 +118,7 @@ func TestReasonMessages(t *testing.T) {
 		}},
 		{"the first alternative is nearer", World(inZ1(), Pod("a", Needs(Expr(Zone, in, "z2")), Needs(Expr("team", in, "x"), Expr(Zone, in,
 			"z3")))), []string{
-			"Requirements: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2",
+			"Requirements: fits m.small in z2, but the pod requires topology.kubernetes.io/zone=z2; the pool allows only z1",
 		}},
 		{"a taint", World(pool(PoolTaint("hard", noPlace)), Pod("a")), []string{
 			"Taints: fits m.small in z1, but the pod does not tolerate taint hard:NoSchedule",
@@ -127,7 +127,7 @@ func TestReasonMessages(t *testing.T) {
 			"taints, and a zone besides", World(inZ1(PoolTaint("hard", noPlace), PoolTaint("harder", noPlace)), Pod("a", Selects(Zone, "z2"))),
 			[]string{
 				"Taints: the pod does not tolerate taints hard:NoSchedule, harder:NoSchedule",
-				"Requirements: the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2; but for these 2 reasons it fits m.small in z2",
+				"Requirements: the pod requires topology.kubernetes.io/zone=z2; the pool allows only z1; but for these 2 reasons it fits m.small in z2",
 			},
 		},
 		{"too large", world(Pod("a", Requests("cpu", "9", "memory", "1Gi"))), []string{
@@ -145,7 +145,7 @@ func TestReasonMessages(t *testing.T) {
 		}},
 		{"larger types are kept away by the pool", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Requests("cpu",
 			"3"))), []string{
-			"Resources: fits m.large in z1, but the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small): the pod needs 3 cpu, and m.medium, the largest type that suits it, has 2 for pods",
+			"Resources: fits m.large in z1, but the pod needs 3 cpu, and m.medium, the largest type that suits it, has 2 for pods; the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small)",
 		}},
 		{"larger types are kept away by the pod", world(Pod("a", Requests("cpu", "3"), Selects(instanceType, "m.small"))), []string{
 			"Resources: fits m.large in z1, but the pod requires node.kubernetes.io/instance-type=m.small: the pod needs 3 cpu, and m.small, the largest type that suits it, has 1 for pods",
@@ -194,16 +194,16 @@ func TestReasonMessages(t *testing.T) {
 		}},
 		{"spread over zones that the pool has not", withNodes(World(inZ1(), Pod("a", labelled("web"), Spread(Zone, 1, "web"))), running("z1",
 			"web"), running("z2", "other")), []string{
-			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and topology spread over topology.kubernetes.io/zone with maxSkew 1 (pods now: z1 (1), z2 (0)) allows only z2",
+			"Topology: fits m.small in z2, but topology spread over topology.kubernetes.io/zone with maxSkew 1 (pods now: z1 (1), z2 (0)) allows only z2; the pool allows only topology.kubernetes.io/zone=z1",
 		}},
 		{"spread over too few zones", World(inZ1(), Pods(2, "a", labelled("web"), Spread(Zone, 1, "web", minDomains(2)))...), []string{
-			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and topology spread over topology.kubernetes.io/zone with maxSkew 1 (pods now: z1 (1)) allows no more: minDomains is 2, and the pod can use only 1",
+			"Topology: fits m.small in z2, but topology spread over topology.kubernetes.io/zone with maxSkew 1 (pods now: z1 (1)) allows no more: minDomains is 2, and the pod can use only 1; the pool allows only topology.kubernetes.io/zone=z1",
 		}},
 		{"affinity to pods that do not exist", world(Pod("a", Near(Zone, "db"))), []string{
 			"Topology: fits m.small in z1, but pod affinity over topology.kubernetes.io/zone to pods with app=db: there are none; a node of this pool for it can only be in z1, z2, z3",
 		}},
 		{"affinity to pods in a zone that the pool has not", withNodes(World(inZ1(), Pod("a", Near(Zone, "db"))), running("z2", "db")), []string{
-			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and pod affinity over topology.kubernetes.io/zone to pods with app=db, which are in z2 (1): default/old-z2 runs on node n-z2",
+			"Topology: fits m.small in z2, but pod affinity over topology.kubernetes.io/zone to pods with app=db, which are in z2 (1): default/old-z2 runs on node n-z2; the pool allows only topology.kubernetes.io/zone=z1",
 		}},
 		{"affinity to pods on a full node", withNodes(world(Pod("a", Requests("cpu", "1"), Near(Host, "db"))), running("z2", "db")), []string{
 			"Topology: fits m.small in z1, but pod affinity over kubernetes.io/hostname to pods with app=db: a new node has none, and the nodes that have some do not take the pod",
@@ -215,12 +215,12 @@ func TestReasonMessages(t *testing.T) {
 		{"another pod's anti-affinity", withNodes(World(inZ1(), Pod("a", labelled("web"))), Node("n", "other", full, func(n *snapshot.Node) {
 			n.Pods = []*corev1.Pod{Bound(Pod("old", Apart(Zone, "web")), "n")}
 		})), []string{
-			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and another pod's anti-affinity over topology.kubernetes.io/zone, which is or may come up in z1 (1): default/old runs on node n",
+			"Topology: fits m.small in z2, but another pod's anti-affinity over topology.kubernetes.io/zone, which is or may come up in z1 (1): default/old runs on node n; the pool allows only topology.kubernetes.io/zone=z1",
 		}},
 		{
 			"a volume in another zone", storage(World(inZ1(), Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z2"))}),
 			[]string{
-				`Volume: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and volume claim "data" can only be used in z2`,
+				`Volume: fits m.small in z2, but volume claim "data" can only be used in topology.kubernetes.io/zone=z2; the pool allows only z1`,
 			},
 		},
 		{

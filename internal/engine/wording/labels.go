@@ -22,6 +22,14 @@ func (s Style) label(l rejection.Label) string {
 	return Requirement(l.Requirement())
 }
 
+// values prints a requirement without its key where it lists values: the key has just been named.
+func (s Style) values(l rejection.Label) string {
+	if l.Operator == corev1.NodeSelectorOpIn {
+		return List(l.Values)
+	}
+	return s.label(l)
+}
+
 // all prints several requirements; those of the pool if there are none.
 func (s Style) all(list []rejection.Label) string {
 	if len(list) == 0 {
@@ -44,7 +52,7 @@ func (s Style) labels(l *rejection.Labels) Clause {
 	case l.Cause == rejection.ImpossibleValue:
 		return clause(Pod, "requires %s, but that label is always one of %v", l.Required[0].Requirement(), l.Known)
 	case l.Cause == rejection.PoolExcludes:
-		return clause(Pool, "allows only %s, and %s", s.label(*l.Allowed), required(l, Value(l.Required[0].Requirement())))
+		return required(l, s.label(l.Required[0])).but(s.values(*l.Allowed))
 	case l.By == rejection.ByPool && l.Allowed != nil:
 		return clause(Pool, "allows only %s, and no such instance type has %s", s.label(*l.Allowed), s.all(l.Required))
 	case l.By == rejection.ByPool && l.Cause == rejection.UnknownValue:

@@ -28,16 +28,32 @@ type Clause struct {
 	Subject Subject
 	// Text follows the subject.
 	Text string
+	// OfPool follows the pool in a second part, after what the pod needs; empty if the pool has no part in it.
+	OfPool string
 }
 
 func clause(s Subject, format string, args ...any) Clause {
-	return Clause{s, fmt.Sprintf(format, args...)}
+	return Clause{Subject: s, Text: fmt.Sprintf(format, args...)}
 }
 
 // String is the clause where the pool has just been named.
 func (c Clause) String() string {
 	subject := [...]string{None: "", Pod: "the pod ", Pool: "the pool ", OfPool: "the pool's ", It: "it ", Its: "its ", Field: ""}
-	return subject[c.Subject] + c.Text
+	return subject[c.Subject] + c.Text + c.ofPool("the pool")
+}
+
+// ofPool is the second part.
+func (c Clause) ofPool(pool string) string {
+	if c.OfPool == "" {
+		return ""
+	}
+	return "; " + pool + " " + c.OfPool
+}
+
+// but adds what the pool allows only. What the pod needs comes first: that is what its owner knows.
+func (c Clause) but(allowed string) Clause {
+	c.OfPool = "allows only " + allowed
+	return c
 }
 
 // Naming is the clause about the pod, which has just been named, with the name of the pool. The remark follows in parentheses; it may be
@@ -46,6 +62,10 @@ func (c Clause) Naming(pool, remark string) string {
 	name, text := "NodePool "+pool, ""
 	switch c.Subject {
 	case Pod:
+		if c.OfPool != "" {
+			text = "it " + c.Text + c.ofPool(name)
+			break
+		}
 		if remark != "" {
 			remark = "; " + remark
 		}
@@ -55,7 +75,9 @@ func (c Clause) Naming(pool, remark string) string {
 	case OfPool, Its, Field:
 		text = name + "'s " + c.Text
 	default:
-		text = name + ": " + c.Text
+		if text = name + ": " + c.Text; c.OfPool != "" {
+			text = c.Text + c.ofPool(name)
+		}
 	}
 	if remark != "" {
 		text += " (" + remark + ")"

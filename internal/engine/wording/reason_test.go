@@ -23,7 +23,7 @@ func excluded() rejection.Reason {
 
 func TestNearestMissIsNamedOnceForAllReasonsOfAPool(t *testing.T) {
 	r := excluded()
-	const want = "the pool allows only topology.kubernetes.io/zone in (z1, z2), and the pod requires z3"
+	const want = "the pod requires topology.kubernetes.io/zone=z3; the pool allows only z1, z2"
 	r.Nearest = &rejection.Nearest{InstanceType: "m5.large", Zone: "z1"}
 	for together, want := range map[int]string{
 		0: want,
@@ -38,7 +38,7 @@ func TestNearestMissIsNamedOnceForAllReasonsOfAPool(t *testing.T) {
 }
 
 func TestLabelsAreNamedAsPeopleDo(t *testing.T) {
-	const want = "the pool allows only zone in (z1, z2), and the pod requires z3"
+	const want = "the pod requires zone z3; the pool allows only z1, z2"
 	if got := wording.LabelWords.Reason(excluded()); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -71,6 +71,32 @@ func TestClausesNameTheirPool(t *testing.T) {
 				t.Errorf("%d: %q, want %q", c.subject, got, want)
 			}
 		}
+	}
+}
+
+// What the pod needs comes first, and then what the NodePool allows: the owner of the pod knows the former.
+func TestCausesBeginWithWhatThePodNeeds(t *testing.T) {
+	allowed := rejection.LabelOf(requirement.In("karpenter.k8s.aws/instance-category", "c", "m", "r"))
+	gpu := rejection.Size{Amount: rejection.Amount{Resource: "nvidia.com/gpu", Needs: "1"}, Cause: rejection.NoSuitableType}
+	r := rejection.Reason{Code: rejection.Resources, NodePool: "default", Rule: &rejection.Rule{Sizes: &rejection.Sizes{
+		Pool: &allowed, TooLarge: []rejection.Size{gpu},
+	}}}
+	const allows = "allows only karpenter.k8s.aws/instance-category in (c, m, r)"
+	if got, want := wording.Reason(r), "the pod needs 1 nvidia.com/gpu; the pool "+allows; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	c := wording.LabelKeys.Clause(r)
+	for remark, want := range map[string]string{
+		"":               "it needs 1 nvidia.com/gpu; NodePool default " + allows,
+		"so do 2 others": "it needs 1 nvidia.com/gpu; NodePool default " + allows + " (so do 2 others)",
+	} {
+		if got := c.Naming("default", remark); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	none := wording.Clause{Text: "a volume can only be used in z3", OfPool: "allows only z1"}
+	if got, want := none.Naming("default", ""), "a volume can only be used in z3; NodePool default allows only z1"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

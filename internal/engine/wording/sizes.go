@@ -12,7 +12,7 @@ func (s Style) sizes(z *rejection.Sizes) Clause {
 	what := tooLarge(z)
 	switch {
 	case z.Pool != nil:
-		return clause(Pool, "allows only %s: %s", s.label(*z.Pool), what)
+		return what.but(s.label(*z.Pool))
 	case z.Pod != nil:
 		return clause(Pod, "requires %s: %s", s.label(*z.Pod), what)
 	}
@@ -28,13 +28,18 @@ func tooLarge(z *rejection.Sizes) Clause {
 		return clause(None, "no single instance type has enough of everything that the pod needs: %s", all(parts))
 	}
 	for i := range z.TooLarge {
-		parts = append(parts, size(&z.TooLarge[i]))
+		t := &z.TooLarge[i]
+		if z.Pool != nil && t.Cause == rejection.NoSuitableType { // what the pool allows follows
+			parts = append(parts, t.Needs+" "+t.Resource)
+			continue
+		}
+		parts = append(parts, size(t))
 	}
 	text := "needs " + strings.Join(parts, "; and ")
 	if z.OtherUnknown > 0 {
 		text += fmt.Sprintf(", nor any of %d other resources that it requests", z.OtherUnknown)
 	}
-	return Clause{Pod, text}
+	return Clause{Subject: Pod, Text: text}
 }
 
 // size is one request that is too large.
@@ -70,7 +75,7 @@ func limits(list []rejection.Limit) Clause {
 		parts[i] = fmt.Sprintf("limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
 			l.Limit, l.Resource, l.Left, use, l.InstanceType, l.Adds)
 	}
-	return Clause{OfPool, strings.Join(parts, "; the pool's ")}
+	return Clause{Subject: OfPool, Text: strings.Join(parts, "; the pool's ")}
 }
 
 // minValues is of which labels too few values are left.

@@ -19,7 +19,7 @@ func (s Style) topology(t *rejection.Domains) Clause {
 	text := strings.Join(parts, ", and ")
 	switch {
 	case t.Pool != nil:
-		return clause(Pool, "allows only %s, and %s", s.label(*t.Pool), text)
+		return Clause{Text: text}.but(s.label(*t.Pool))
 	case len(t.Possible.First) > 0:
 		text += "; a node of this pool for it can only be in " + names(t.Possible) + brought(t)
 	}

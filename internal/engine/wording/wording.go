@@ -61,17 +61,6 @@ func describe(r requirement.Requirement) string {
 	return strings.Join(parts, " and ")
 }
 
-// Value prints a requirement without its key, after the key has just been named.
-func Value(r requirement.Requirement) string {
-	if r.Operator() != corev1.NodeSelectorOpIn {
-		return Requirement(r)
-	}
-	if v, ok := r.Single(); ok {
-		return v
-	}
-	return "one of " + List(r.Values())
-}
-
 // Amount prints an amount of a resource in the units of package quantity, as Kubernetes does.
 func Amount(name corev1.ResourceName, n int64) string {
 	if name == corev1.ResourceCPU {

@@ -63,12 +63,7 @@ func described(p *Place) string {
 }
 
 // dollars prints a price per hour.
-func dollars(price float64) string {
-	if price < 0.1 {
-		return fmt.Sprintf("$%.4f/h", price)
-	}
-	return fmt.Sprintf("$%.3f/h", price)
-}
+func dollars(price float64) string { return report.Dollars(price) + "/h" }
 
 // scheduledAt returns when the pod got its node; zero if it is not known.
 func scheduledAt(pod *corev1.Pod) (at time.Time) {

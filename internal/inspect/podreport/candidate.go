@@ -83,8 +83,11 @@ func (g *generator) editPod(patch ...Operation) edit { return editWorkload(g.pod
 func editWorkload(pod *corev1.Pod, w workload, patch []Operation) edit {
 	own := prefixPatch(w.prefix, patch)
 	e := edit{Edit: Edit{Object: w.Object, Action: w.action, Fields: changes(pod, patch, w.prefix), Patch: own}}
-	if w.action == Patch {
+	switch {
+	case w.action == Patch:
 		e.Command = patchCommand(w.Object, own)
+	case w.Kind == "Pod":
+		e.Command = replaceCommand(w.Object, own)
 	}
 	e.apply = func(t *trial) bool {
 		by := map[types.UID]*corev1.Pod{}

@@ -252,6 +252,17 @@ func prefixPatch(prefix string, patch []Operation) []Operation {
 // patchCommand is the kubectl command of a JSON patch. The patch is broken into lines of at most the width; JSON allows that
 // between its tokens.
 func patchCommand(o Object, patch []Operation) string {
+	return "kubectl patch " + o.resource() + " --type=json -p '" + patchText(patch) + "'"
+}
+
+// replaceCommand deletes an object, and creates it again with a JSON patch.
+func replaceCommand(o Object, patch []Operation) string {
+	return "kubectl get " + o.resource() + " -o json |\n  kubectl patch --local -f - --type=json -p '" + patchText(patch) +
+		"' -o json |\n  kubectl replace --force -f -"
+}
+
+// patchText is a JSON patch between single quotes of a shell, an operation in a line.
+func patchText(patch []Operation) string {
 	var lines []string
 	for i, op := range patch {
 		text := compact(op)
@@ -265,6 +276,5 @@ func patchCommand(o Object, patch []Operation) string {
 		}
 		lines = append(lines, text)
 	}
-	return "kubectl patch " + o.resource() + " --type=json -p '" +
-		strings.ReplaceAll(strings.Join(lines, "\n"), "'", `'\''`) + "'"
+	return strings.ReplaceAll(strings.Join(lines, "\n"), "'", `'\''`)
 }

@@ -232,7 +232,7 @@ func poolSituations() []situation {
 				podWith("web", `cpu: "2"`, "")),
 		},
 		{
-			name: "volume-zone", cause: "NodePool general allows only zone z1, and volume claim \"data\" can only be used in z2",
+			name: "volume-zone", cause: "volume claim \"data\" can only be used in zone z2; NodePool general allows only z1",
 			change:  "In NodePool general, also allow zone z2",
 			objects: join(pool("general", onlyZ1, ""), claim("data", "volumeName: vol, storageClassName: gp3"), volume("vol", "z2"), pod("web", withData)),
 		},
@@ -264,7 +264,7 @@ func poolSituations() []situation {
 				strings.Replace(podWith("web", `nvidia.com/gpu: "1"`, ""), "resources: {", `resources: {limits: {nvidia.com/gpu: "1"}, `, 1)),
 		},
 		{
-			name: "architecture", cause: "NodePool general allows only architecture amd64, and the pod requires arm64", change: "also allow architecture arm64",
+			name: "architecture", cause: "it requires architecture arm64; NodePool general allows only amd64", change: "also allow architecture arm64",
 			objects: join(pool("general", "{key: kubernetes.io/arch, operator: In, values: [amd64]}", ""),
 				pod("web", "nodeSelector: {kubernetes.io/arch: arm64}")),
 		},

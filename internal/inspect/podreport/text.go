@@ -82,6 +82,9 @@ func change(p *report.Page, c *Change) {
 	for i := range c.Edits {
 		switch e := &c.Edits[i]; {
 		case e.Command != "":
+			if e.Action == Recreate {
+				p.Indented("  ", "It cannot change in place, and no controller creates it again. This replaces it:")
+			}
 			command(p, e.Command)
 		case e.Manifest != "":
 			command(p, strings.TrimSuffix(e.Manifest, "\n"))

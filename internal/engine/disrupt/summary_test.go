@@ -1,4 +1,4 @@
-package assess
+package disrupt
 
 import (
 	"go/ast"
@@ -6,17 +6,15 @@ import (
 	"go/token"
 	"strconv"
 	"testing"
-
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
 // Without one, each node would have a line of its own, since messages name objects.
 func TestEachReasonOfTheEngineHasASummary(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), "../engine/disrupt/why.go", nil, parser.SkipObjectResolution)
+	f, err := parser.ParseFile(token.NewFileSet(), "why.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons, of := 0, map[string]disrupt.Reason{}
+	reasons, of := 0, map[string]Reason{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok {
@@ -27,14 +25,14 @@ func TestEachReasonOfTheEngineHasASummary(t *testing.T) {
 			t.Fatal(err)
 		}
 		reasons++
-		text := summaries[disrupt.Reason(value)]
+		text := summaries[Reason(value)]
 		if text == "" {
 			t.Errorf("%s has no summary", spec.Names[0].Name)
 		}
 		if other, twice := of[text]; twice {
 			t.Errorf("%s and %s have the summary %q", value, other, text)
 		}
-		of[text] = disrupt.Reason(value)
+		of[text] = Reason(value)
 		return true
 	})
 	if reasons != len(summaries) || reasons < 30 {
@@ -45,27 +43,27 @@ func TestEachReasonOfTheEngineHasASummary(t *testing.T) {
 func TestNodesThatStayForOneReasonAreCountedTogether(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		why  []disrupt.Why
+		why  []Why
 		want string
 	}{
-		{"whatever the pod", []disrupt.Why{
-			{Reason: disrupt.Unschedulable, Message: "Not all pods would schedule, shop/web => no room"},
-			{Reason: disrupt.Unschedulable, Message: "Not all pods would schedule, shop/api => no room"},
+		{"whatever the pod", []Why{
+			{Reason: Unschedulable, Message: "Not all pods would schedule, shop/web => no room"},
+			{Reason: Unschedulable, Message: "Not all pods would schedule, shop/api => no room"},
 		}, "Not all pods would schedule"},
-		{"whatever the NodePool", []disrupt.Why{
-			{Reason: disrupt.StaticPool, Message: `NodePool "a" keeps a fixed number of nodes`},
-			{Reason: disrupt.StaticPool, Message: `NodePool "b" keeps a fixed number of nodes`},
+		{"whatever the NodePool", []Why{
+			{Reason: StaticPool, Message: `NodePool "a" keeps a fixed number of nodes`},
+			{Reason: StaticPool, Message: `NodePool "b" keeps a fixed number of nodes`},
 		}, "its NodePool keeps a fixed number of nodes"},
-		{"one PodDisruptionBudget", []disrupt.Why{
-			{Reason: disrupt.PDB, Budgets: 1}, {Reason: disrupt.PDB},
+		{"one PodDisruptionBudget", []Why{
+			{Reason: PDB, Budgets: 1}, {Reason: PDB},
 		}, "pdb prevents pod evictions"},
-		{"several PodDisruptionBudgets", []disrupt.Why{
-			{Reason: disrupt.PDB, Budgets: 2}, {Reason: disrupt.PDB, Budgets: 3},
+		{"several PodDisruptionBudgets", []Why{
+			{Reason: PDB, Budgets: 2}, {Reason: PDB, Budgets: 3},
 		}, "eviction does not support multiple PDBs"},
-		{"the bound of the search", []disrupt.Why{{}}, notReached},
+		{"none", []Why{{}}, ""},
 	} {
 		for _, why := range tt.why {
-			if got := summary(why); got != tt.want {
+			if got := why.Summary(); got != tt.want {
 				t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 			}
 		}

@@ -167,6 +167,8 @@ func (f *recordedFlags) check(cluster *viewFlags) error {
 		return errors.New("--at needs --recording FILE: a live cluster is only known as it is now")
 	case f.given() && (len(cluster.files) > 0 || cluster.kube.given()):
 		return errors.New("--recording, -f and --kubeconfig: use only one of them")
+	case f.given() && cluster.source.value != pricesAuto:
+		return errors.New("--recording and --prices: use only one of them; a recording has the prices of its controller")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -24,7 +25,9 @@ type Report struct {
 	Region, NodePool, NodeClass string
 	// Basis is the source of derived prices, and Currency that of all prices; empty if unknown.
 	Basis, Currency string
-	Entries         []Entry
+	// Prices states where prices come from, PricesProblem why they are not those that were requested, or not all of them; empty if unknown.
+	Prices, PricesProblem string
+	Entries               []Entry
 }
 
 // Names prints the types' names, one per line.
@@ -82,6 +85,13 @@ func (r *Report) table(w io.Writer, wide bool) error {
 
 // footnotes explains the prices.
 func (r *Report) footnotes(w io.Writer) error {
+	if r.Prices != "" {
+		p := report.Page{Width: report.Width}
+		p.Source(r.Prices, time.Time{})
+		if _, err := p.WriteTo(w); err != nil {
+			return err
+		}
+	}
 	if r.Basis != "" && slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.derived() }) {
 		if _, err := fmt.Fprintf(w, "\n~ marks a derived price, which is in no price list (%s).\n", r.Basis); err != nil {
 			return err
@@ -180,11 +190,15 @@ func (e *Entry) other() string {
 type (
 	// Document is a list for programs.
 	Document struct {
-		Region        string      `json:"region,omitempty"`
-		NodePool      string      `json:"nodePool,omitempty"`
-		NodeClass     string      `json:"nodeClass,omitempty"`
-		Basis         string      `json:"priceBasis,omitempty"` // of derived prices
-		Currency      string      `json:"currency,omitempty"`
+		Region    string `json:"region,omitempty"`
+		NodePool  string `json:"nodePool,omitempty"`
+		NodeClass string `json:"nodeClass,omitempty"`
+		Basis     string `json:"priceBasis,omitempty"` // of derived prices
+		Currency  string `json:"currency,omitempty"`
+		// Prices states where prices come from.
+		Prices string `json:"prices,omitempty"`
+		// PricesProblem states why they are not those that were requested, or not all of them.
+		PricesProblem string      `json:"pricesProblem,omitempty"`
 		InstanceTypes []entryJSON `json:"instanceTypes"`
 	}
 	entryJSON struct {
@@ -219,6 +233,8 @@ func (r *Report) JSON(w io.Writer) error {
 		NodeClass:     r.NodeClass,
 		Basis:         r.Basis,
 		Currency:      r.Currency,
+		Prices:        r.Prices,
+		PricesProblem: r.PricesProblem,
 		InstanceTypes: make([]entryJSON, len(r.Entries)),
 	}
 	for i := range r.Entries {

@@ -344,6 +344,9 @@ func (r *Report) total(p *report.Page) {
 		p.Printf("Bound: %s, which no plan can beat; %s\n", report.Hourly(bound), r.gap(total, bound))
 	}
 	r.ruleCosts(p)
+	if r.Prices != "" {
+		p.Prices(r.Prices)
+	}
 	p.Printf("Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
 		p.Printf("Took:  %.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory\n",

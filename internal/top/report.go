@@ -113,11 +113,11 @@ func (r *Report) spendText(out *printer) {
 	if r.Spend.LowerBound != nil {
 		text += fmt.Sprintf(", lower bound %s", dollars(*r.Spend.LowerBound))
 	}
-	if r.Spend.Prices != "" {
-		text += fmt.Sprintf(" (prices: %s)", clean(r.Spend.Prices))
-	}
 	lines := report.Page{Width: out.width}
 	lines.Line("%s", text)
+	if r.Spend.Prices != "" {
+		lines.Prices(clean(r.Spend.Prices))
+	}
 	out.printf("%s", lines.String())
 }
 

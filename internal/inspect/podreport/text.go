@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
@@ -42,6 +43,7 @@ func (r *Report) print(w io.Writer, width int) error {
 	list(p, "What limits where it may run", r.Constraints)
 	list(p, "What keeps its node from being disrupted", r.Blocks)
 	list(p, "Notes", r.Notes)
+	p.Source(r.Prices, time.Time{})
 	_, err := p.WriteTo(w)
 	return err
 }

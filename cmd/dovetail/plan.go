@@ -51,8 +51,8 @@ func planCommand() *cobra.Command {
 		Use:   "plan -f FILE...",
 		Short: "Show which nodes would be launched for the pods of manifests, without a cluster or an account",
 		Long: `Plans the pods of manifests as the controller would plan those of a cluster, and prints the nodes that
-it would launch, what they cost, and why pods stay pending. It calls no cluster, and AWS only with --prices account. Exit
-code 3 means that pods have no node.
+it would launch, what they cost, and why pods stay pending. It calls no cluster, and AWS only with --prices account.
+Exit code 3 means that pods have no node.
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims;

@@ -147,6 +147,20 @@ func Account(decisions []Decision, now time.Time) Saved {
 	return savedOf(&ledger, now)
 }
 
+// Recently is how far back lists of decisions reach by default: the night and the day before it.
+const Recently = 24 * time.Hour
+
+// Recent returns the decisions of the last day of the recording, without alternatives and prices, and what they have saved together until
+// its end.
+func (r *Recording) Recent() ([]Decision, Saved) {
+	_, end, ok := r.Span()
+	if !ok {
+		return nil, Account(nil, end)
+	}
+	decisions, _ := r.Decisions(Selection{From: end.Add(-Recently), Brief: true})
+	return decisions, Account(decisions, end)
+}
+
 func savedOf(ledger *savings.Ledger, now time.Time) Saved {
 	out := Saved{Until: now, NodePools: []PoolSaved{}}
 	for _, p := range ledger.Pools(now) {

@@ -27,6 +27,8 @@ type Report struct {
 	Forecast *Forecast `json:"forecast"`
 	// Missing are permissions and kinds that are missing, with what is not shown for it.
 	Missing []string `json:"missing"`
+	// Realized is what decisions have saved; null without a recording.
+	Realized *Realized `json:"realized,omitempty"`
 }
 
 // PodReport is a pending pod.
@@ -84,6 +86,9 @@ func (r *Report) Text(w io.Writer, width int) error {
 	out.printf("cpu %s of %s requested, memory %s of %s\n",
 		r.CPU.percent(), cores(r.CPU.Allocatable), r.Memory.percent(), bytesOf(r.Memory.Allocatable))
 	r.spendText(out)
+	if r.Realized != nil {
+		out.printf("%s\n", r.Realized.text())
+	}
 	for _, missing := range r.Missing {
 		out.printf("missing: %s\n", clean(missing))
 	}
@@ -119,6 +124,12 @@ func (r *Report) spendText(out *printer) {
 		lines.Prices(clean(r.Spend.Prices))
 	}
 	out.printf("%s", lines.String())
+}
+
+// text is the same as that of the lists of decisions.
+func (r *Realized) text() string {
+	return fmt.Sprintf("saved by decisions of the day until %s: %s, and %s now", r.Until.UTC().Format(time.RFC3339),
+		report.Grouped(r.TotalSavings, 2), report.Hourly(r.HourlySavings))
 }
 
 func printTable[T any](out *printer, columns []column[T], rows []T) {

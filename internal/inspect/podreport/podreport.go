@@ -43,8 +43,10 @@ const (
 // Report describes what is known about one pod.
 type Report struct {
 	// Pod is NAMESPACE/NAME.
-	Pod   string `json:"pod"`
-	State State  `json:"state"`
+	Pod string `json:"pod"`
+	// Workload states of which workload the pod is one, if the name that was requested is that of a workload.
+	Workload string `json:"workload,omitempty"`
+	State    State  `json:"state"`
 	// Cause is one sentence with the object, the field and the numbers.
 	Cause string `json:"cause"`
 	// Node states where the pod runs, or will run; nil if that is nowhere.
@@ -111,14 +113,18 @@ type Effort struct {
 	Complete bool `json:"complete"`
 }
 
-// Explain explains the pod with this namespace and name. The error of an unknown pod names the nearest ones.
+// Explain explains the pod with this namespace and name, or a pod of the workload with it. The error of an unknown pod names the nearest
+// ones.
 func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
 	pod, err := find(view.Pods, name)
+	workload := ""
 	if err != nil {
-		return nil, err
+		if pod, workload = podOfWorkload(view, name); pod == nil {
+			return nil, err
+		}
 	}
 	r := &Report{
-		Pod: name.String(), Prices: view.Prices, PricesProblem: view.PricesProblem,
+		Pod: key(pod), Workload: workload, Prices: view.Prices, PricesProblem: view.PricesProblem,
 		Why: []string{}, Constraints: []string{}, Blocks: []string{}, NodePools: []PoolReason{}, Alternatives: []Change{}, Notes: []string{},
 	}
 	e := &explanation{Report: r, view: view, pod: pod}

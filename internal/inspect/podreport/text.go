@@ -23,6 +23,10 @@ func (r *Report) Wide(w io.Writer) error { return r.print(w, 0) }
 
 func (r *Report) print(w io.Writer, width int) error {
 	p := &report.Page{Width: width}
+	if r.Workload != "" {
+		p.Line("%s.", r.Workload)
+		p.Blank()
+	}
 	p.Line("%s", r.Cause)
 	list(p, "Why there", r.Why)
 	if len(r.NodePools) > 1 || len(r.NodePools) == 1 && r.NodePools[0].More > 0 { // else the first line has all of it

@@ -83,7 +83,7 @@ func (d *Decision) realized() *Realized {
 
 // command is a decision that has removed its nodes, if all of their prices, and those of the instances that it launched, are known.
 func (d *Decision) command(launched []Instance) (c savings.Command, known bool) {
-	if d.Kind == KindLaunch || d.Outcome != OutcomeDone || len(launched) < len(d.Launches) {
+	if d.Kind == KindLaunch || len(d.Removes) == 0 || d.Outcome != OutcomeDone || len(launched) < len(d.Launches) {
 		return c, false
 	}
 	c.ID = d.ID

@@ -36,7 +36,8 @@ type accountQuotes struct {
 	reading       bool
 }
 
-// account returns the prices of a region in the account. The first call reads them. When they are old, they are read again while they are used.
+// account returns the prices of a region in the account. The first call reads them. When they are old, they are read again while they
+// are used.
 func (s *priceSource) account(ctx context.Context, region string) accountQuotes {
 	s.mu.Lock()
 	defer s.mu.Unlock()

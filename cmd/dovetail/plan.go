@@ -138,7 +138,9 @@ func (f *planFlags) run(ctx context.Context, planning snapshot.Settings, std pla
 	defer gctuning.Tune(gctuning.MinGrowth)()
 	clock := newStopwatch()
 	catalogOf := f.beginCatalog()
-	world, err := manifest.Input{Paths: f.files, Stdin: std.stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace, MaxPods: f.maxPods}.Read()
+	world, err := manifest.Input{
+		Paths: f.files, Stdin: std.stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace, MaxPods: f.maxPods,
+	}.Read()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -148,7 +149,11 @@ func (s *priceSource) readFile(read func(string) ([]byte, error)) (*pricefile.Pr
 	if err != nil {
 		return nil, err
 	}
-	prices, err := pricefile.Decode(data)
+	document, err := sigsyaml.YAMLToJSONStrict(data) // of which JSON is a part
+	if err != nil {
+		return nil, fmt.Errorf("not a file of prices: %s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "json: "))
+	}
+	prices, err := pricefile.Decode(document)
 	if err == nil {
 		s.file = prices
 	}

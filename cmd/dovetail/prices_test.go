@@ -103,12 +103,16 @@ func TestMisspelledInstanceTypesAndZonesAreReported(t *testing.T) {
 
 func TestWrongPricesStopACommand(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                            "it has no prices",
-		"onDemand: {m7i.large: -1}":   "onDemand.m7i.large: -1 is no price",
-		"onDemand: {m7i.large: .nan}": "NaN",
-		"onDemand: {m7i.large: 1e99}": "1e+99 is no price",
-		"onDemand: {nothing: 1}":      `it has no instance type of the catalog: "nothing"`,
-		"{":                           "not a file of prices",
+		"":                                       "it has no prices",
+		"onDemand: {m7i.large: -1}":              "onDemand.m7i.large: -1 is no price",
+		"onDemand: {m7i.large: .nan}":            "NaN",
+		"onDemand: {m7i.large: 1e99}":            "1e+99 is no price",
+		"onDemand: {nothing: 1}":                 `it has no instance type of the catalog: "nothing"`,
+		"{":                                      "not a file of prices",
+		"onDemand: {m7i.large: .inf}":            "Inf",
+		"onDemand: {m7i.large: 1, m7i.large: 2}": "m7i.large",
+		"onDemand: &a {x: *a}":                   "not a file of prices",
+		"a,b,c\n1,2,3":                           "not a file of prices",
 		"onDemand: {m7i.large: 1, \"\\e[2J\": 1}": `"\x1b[2J"`,
 	} {
 		path := pricesOf(t, text)
@@ -121,7 +125,7 @@ func TestWrongPricesStopACommand(t *testing.T) {
 			if !strings.Contains(shown, want) || strings.Contains(shown, "\x1b") {
 				t.Errorf("%s with %q: %q, want %q", name, text, shown, want)
 			}
-			if strings.HasPrefix(text, "onDemand: {m7i.large: 1,") != (err == nil) {
+			if strings.HasPrefix(text, "onDemand: {m7i.large: 1, \"\\e") != (err == nil) {
 				t.Errorf("%s with %q: error %v", name, text, err)
 			}
 		}

@@ -85,7 +85,8 @@ type source struct {
 	facts   *cluster.Facts
 }
 
-// job is what the writer writes: a part, and the decisions in it, which are alone if the part is nil. Done is closed once it is written, or lost.
+// job is what the writer writes: a part, and the decisions in it, which are alone if the part is nil. Done is closed once it is written,
+// or lost.
 type job struct {
 	part      *part
 	decisions []Decision

@@ -43,10 +43,8 @@ const (
 // Report describes what is known about one pod.
 type Report struct {
 	// Pod is NAMESPACE/NAME.
-	Pod string `json:"pod"`
-	// Workload states of which workload the pod is one, if the name that was requested is that of a workload.
-	Workload string `json:"workload,omitempty"`
-	State    State  `json:"state"`
+	Pod   string `json:"pod"`
+	State State  `json:"state"`
 	// Cause is one sentence with the object, the field and the numbers.
 	Cause string `json:"cause"`
 	// Node states where the pod runs, or will run; nil if that is nowhere.
@@ -70,6 +68,8 @@ type Report struct {
 	PricesProblem string `json:"pricesProblem,omitempty"`
 	// Notes are for people.
 	Notes []string `json:"notes"`
+	// workload states of which workload the pod is one, if the name that was requested is that of a workload. It is the first note.
+	workload string
 }
 
 // Place is a node, existing or to be launched.
@@ -124,8 +124,11 @@ func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
 		}
 	}
 	r := &Report{
-		Pod: key(pod), Workload: workload, Prices: view.Prices, PricesProblem: view.PricesProblem,
+		Pod: key(pod), workload: workload, Prices: view.Prices, PricesProblem: view.PricesProblem,
 		Why: []string{}, Constraints: []string{}, Blocks: []string{}, NodePools: []PoolReason{}, Alternatives: []Change{}, Notes: []string{},
+	}
+	if workload != "" {
+		r.Notes = append(r.Notes, workload)
 	}
 	e := &explanation{Report: r, view: view, pod: pod}
 	e.explain()

@@ -23,9 +23,11 @@ func (r *Report) Wide(w io.Writer) error { return r.print(w, 0) }
 
 func (r *Report) print(w io.Writer, width int) error {
 	p := &report.Page{Width: width}
-	if r.Workload != "" {
-		p.Line("%s.", r.Workload)
+	notes := r.Notes
+	if r.workload != "" {
+		p.Line("%s.", r.workload)
 		p.Blank()
+		notes = notes[1:]
 	}
 	p.Line("%s", r.Cause)
 	list(p, "Why there", r.Why)
@@ -46,7 +48,7 @@ func (r *Report) print(w io.Writer, width int) error {
 	}
 	list(p, "What limits where it may run", r.Constraints)
 	list(p, "What keeps its node from being disrupted", r.Blocks)
-	list(p, "Notes", r.Notes)
+	list(p, "Notes", notes)
 	p.Source(r.Prices, time.Time{})
 	_, err := p.WriteTo(w)
 	return err

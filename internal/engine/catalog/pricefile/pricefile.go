@@ -2,15 +2,14 @@
 package pricefile
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 )
 
 // mostExpensive is what no instance costs, in $/h: EC2's most expensive costs some hundreds in any currency. It keeps sums finite.
@@ -31,17 +30,22 @@ type spotPrices struct {
 	byZone map[string]float64
 }
 
-// file is the format: YAML or JSON.
+// file is the format.
 type file struct {
 	OnDemand map[string]json.RawMessage `json:"onDemand"`
 	Spot     map[string]json.RawMessage `json:"spot"`
 }
 
-// Decode reads a file. An error names the invalid entries.
+// Decode reads a file, which is JSON. An error names the invalid entries.
 func Decode(data []byte) (*Prices, error) {
 	var f file
-	if err := yaml.UnmarshalStrict(data, &f); err != nil {
-		return nil, fmt.Errorf("not a file of prices: %w", plain(err))
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&f); err != nil {
+		return nil, fmt.Errorf("not a file of prices: %s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("not a file of prices: it has more than one object")
 	}
 	if len(f.OnDemand)+len(f.Spot) == 0 {
 		return nil, errors.New("it has no prices: it needs onDemand or spot, with instance types and their prices in $/h")
@@ -61,15 +65,6 @@ func Decode(data []byte) (*Prices, error) {
 		found.add("spot", "has a price without an instance type")
 	}
 	return p, found.err()
-}
-
-// plain is an error of the decoder without the names of its packages.
-func plain(err error) error {
-	text := err.Error()
-	for _, prefix := range []string{"error unmarshaling JSON: while decoding JSON: ", "error converting YAML to JSON: ", "yaml: ", "json: "} {
-		text = strings.TrimPrefix(text, prefix)
-	}
-	return errors.New(text)
 }
 
 // problems are the errors of a file.
@@ -122,7 +117,10 @@ func (p *problems) spot(field string, text json.RawMessage) (out spotPrices) {
 	}
 	out.byZone = make(map[string]float64, len(zones))
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
-		out.byZone[zone] = p.price(field+"."+cmp.Or(zone, `""`), zones[zone])
+		if zone == "" {
+			p.add(field, "has a price without a zone")
+		}
+		out.byZone[zone] = p.price(field+"."+zone, zones[zone])
 	}
 	return out
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestPricesOfAFile(t *testing.T) {
-	p, err := Decode([]byte("onDemand:\n  a: 0.5\n  b: 1\nspot:\n  a: 0.1\n  c: {z1: 0.2, z2: 3e-1}\n"))
+	p, err := Decode([]byte(`{"onDemand": {"a": 0.5, "b": 1}, "spot": {"a": 0.1, "c": {"z1": 0.2, "z2": 3e-1}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,30 +42,29 @@ func TestPricesOfAFile(t *testing.T) {
 
 func TestWrongPricesAreErrorsThatNameTheEntry(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                     "has no prices",
-		"{}":                                   "has no prices",
-		"onDemand: {}":                         "has no prices",
-		"onDemand: {a: -1}":                    "onDemand.a: -1 is no price",
-		"onDemand: {a: 0}":                     "onDemand.a: 0 is no price",
-		"onDemand: {a: .nan}":                  "NaN",
-		"onDemand: {a: .inf}":                  "Inf",
-		`{"onDemand": {"a": 1e999}}`:           "onDemand.a",
-		"onDemand: {a: 1e99}":                  "onDemand.a: 1e+99 is no price",
-		"onDemand: {a: '0.1'}":                 `onDemand.a: "0.1" is no price`,
-		"onDemand: {a: [1]}":                   "onDemand.a: [1] is no price",
-		"onDemand: {a: {z: 1}}":                "onDemand.a:",
-		"onDemand: {a: }":                      "onDemand.a: has no price",
-		"onDemand: {'': 1}":                    "onDemand: has a price without an instance type",
-		"onDemand: {a: 1, a: 2}":               "a",
-		"spot: {a: {}}":                        "spot.a: has no price of a zone",
-		"spot: {a: {z: {y: 1}}}":               "spot.a.z:",
-		"spot: {a: {z: -2}}":                   "spot.a.z: -2 is no price",
-		"demand: {a: 1}":                       "demand",
-		"[1, 2]":                               "not a file of prices",
-		"a,b,c\n1,2,3":                         "not a file of prices",
-		"onDemand: &a {x: *a}":                 "not a file of prices",
-		"\x00\x01\x02":                         "not a file of prices",
-		"onDemand: " + strings.Repeat("[", 1e5): "not a file of prices",
+		``:                                         "not a file of prices",
+		`null`:                                     "has no prices",
+		`{}`:                                       "has no prices",
+		`{"onDemand": {}}`:                         "has no prices",
+		`{"onDemand": {"a": -1}}`:                  "onDemand.a: -1 is no price",
+		`{"onDemand": {"a": 0}}`:                   "onDemand.a: 0 is no price",
+		`{"onDemand": {"a": 1e999}}`:               "onDemand.a: 1e999 is no price",
+		`{"onDemand": {"a": 1e99}}`:                "onDemand.a: 1e99 is no price",
+		`{"onDemand": {"a": "0.1"}}`:               `onDemand.a: "0.1" is no price`,
+		`{"onDemand": {"a": [1]}}`:                 "onDemand.a: [1] is no price",
+		`{"onDemand": {"a": {"z": 1}}}`:            "onDemand.a:",
+		`{"onDemand": {"a": null}}`:                "onDemand.a: has no price",
+		`{"onDemand": {"": 1}}`:                    "onDemand: has a price without an instance type",
+		`{"spot": {"": 1}}`:                        "spot: has a price without an instance type",
+		`{"spot": {"a": {}}}`:                      "spot.a: has no price of a zone",
+		`{"spot": {"a": {"z": {"y":1}}}}`:          "spot.a.z:",
+		`{"spot": {"a": {"z": -2}}}`:               "spot.a.z: -2 is no price",
+		`{"spot": {"a": {"": 1}}}`:                 `spot.a: has a price without a zone`,
+		`{"demand": {"a": 1}}`:                     "demand",
+		`[1, 2]`:                                   "not a file of prices",
+		`{"spot": {"a": 1}} {}`:                    "more than one object",
+		"\x00\x01\x02":                             "not a file of prices",
+		`{"onDemand": ` + strings.Repeat("[", 1e5): "not a file of prices",
 	} {
 		if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want an error with %q", text, err, want)
@@ -75,11 +74,10 @@ func TestWrongPricesAreErrorsThatNameTheEntry(t *testing.T) {
 
 func TestManyErrorsAreCounted(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("onDemand:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&b, "  t%d: -1\n", i)
+		fmt.Fprintf(&b, `, "t%d": -1`, i)
 	}
-	_, err := Decode([]byte(b.String()))
+	_, err := Decode([]byte(`{"onDemand": {` + b.String()[2:] + "}}"))
 	if err == nil || strings.Count(err.Error(), "\n") != shownErrors || !strings.HasSuffix(err.Error(), "and 990 more") {
 		t.Errorf("%v", err)
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -40,13 +40,13 @@ func (r *Report) Names(w io.Writer) error {
 	return err
 }
 
-// Table prints a line per type.
-func (r *Report) Table(w io.Writer) error { return r.table(w, false) }
+// Table prints a line per type. Where lines have more than width columns, why a type is unavailable is on lines of its own; 0 is no limit.
+func (r *Report) Table(w io.Writer, width int) error { return r.table(w, false, width) }
 
 // WideTable prints a line per type, with all columns.
-func (r *Report) WideTable(w io.Writer) error { return r.table(w, true) }
+func (r *Report) WideTable(w io.Writer) error { return r.table(w, true, 0) }
 
-func (r *Report) table(w io.Writer, wide bool) error {
+func (r *Report) table(w io.Writer, wide bool, width int) error {
 	if len(r.Entries) == 0 {
 		_, err := fmt.Fprintln(w, "no instance type matches")
 		return err
@@ -59,8 +59,7 @@ func (r *Report) table(w io.Writer, wide bool) error {
 	if reasons {
 		columns = append(columns, "UNAVAILABLE")
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(columns, "\t"))
+	rows := [][]string{columns}
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		row := []string{
@@ -75,12 +74,32 @@ func (r *Report) table(w io.Writer, wide bool) error {
 		if reasons {
 			row = append(row, e.Why)
 		}
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		rows = append(rows, row)
 	}
-	if err := t.Flush(); err != nil {
+	if _, err := io.WriteString(w, r.lines(rows, reasons, width)); err != nil {
 		return err
 	}
 	return r.footnotes(w)
+}
+
+// lines are the rows below each other. With reasons, the last column is why a type is unavailable.
+func (r *Report) lines(rows [][]string, reasons bool, width int) string {
+	lines := report.Aligned(rows, nil)
+	wide := slices.ContainsFunc(lines, func(line string) bool { return utf8.RuneCountInString(line) > width })
+	if !reasons || width == 0 || !wide {
+		return strings.Join(lines, "\n") + "\n"
+	}
+	for i := range rows {
+		rows[i] = rows[i][:len(rows[i])-1]
+	}
+	p := report.Page{Width: width}
+	for i, line := range report.Aligned(rows, nil) {
+		p.Printf("%s\n", line)
+		if i > 0 && r.Entries[i-1].Why != "" {
+			p.Indented("  ", r.Entries[i-1].Why)
+		}
+	}
+	return p.String()
 }
 
 // footnotes explains the prices.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
@@ -247,4 +248,19 @@ func TestPicture(t *testing.T) {
 			"request, price, age and state.",
 	}
 	golden(t, "../../../docs/pictures/top.svg", string(p.SVG()))
+}
+
+// With the width of a terminal, no line is wider.
+func TestTheStateOnceFitsANarrowTerminal(t *testing.T) {
+	report := NewReport(sampleObserved(), sampleForecast())
+	report.Pending[0].Why = "NodePool general has no instance type with nvidia.com/gpu: it allows only instance category in (c, m, r)"
+	var text bytes.Buffer
+	if err := report.Text(&text, 80); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if columns := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns > 80 {
+			t.Errorf("%d columns: %s", columns, line)
+		}
+	}
 }

@@ -96,9 +96,11 @@ func (r *Report) Text(w io.Writer, width int) error {
 	printTable(out, nodeColumns(r.At, ungroup, r.Nodes), r.Nodes)
 	if len(r.Pending) > 0 {
 		out.printf("\nPending pods\n")
+		lines := report.Page{Width: out.width}
 		for _, p := range r.Pending {
-			out.printf("  %s  %s  %s\n", clean(p.Namespace+"/"+p.Name), age(r.At, p.Created), clean(p.Why))
+			lines.Labeled(fmt.Sprintf("  %s  %s  ", clean(p.Namespace+"/"+p.Name), age(r.At, p.Created)), "    ", clean(p.Why))
 		}
+		out.printf("%s", lines.String())
 	}
 	if len(r.Changes) > 0 {
 		out.printf("\nPlanned changes\n")

@@ -89,22 +89,17 @@ func (s *priceSource) fromFile() bool {
 	return s.value != pricesAuto && s.value != pricesAccount && s.value != pricesCatalog
 }
 
-// priceInputs are what the source needs to know besides its flag: whether the cluster is a live one, and how a file is read.
-type priceInputs struct {
-	live bool
-	read func(path string) ([]byte, error)
-}
-
-// of gives a catalog the prices of the source. Those of a file come before all, then those of a catalog file.
-func (s *priceSource) of(ctx context.Context, base inspect.Prices, how priceInputs) (inspect.Prices, error) {
+// of gives a catalog the prices of the source. Those of a file come before all, then those of a catalog file. With live, the cluster is a
+// live one.
+func (s *priceSource) of(ctx context.Context, base inspect.Prices, live bool) (inspect.Prices, error) {
 	region, builtIn := base.Catalog.(*offlineregion.Region)
 	if builtIn {
 		base.From = fmt.Sprintf("the built-in catalog of %s, of %s", region.Name(), region.Month())
 	}
 	switch {
 	case s.fromFile():
-		return s.ofFile(base, how)
-	case !builtIn || s.value == pricesCatalog || s.value == pricesAuto && !how.live:
+		return s.ofFile(base)
+	case !builtIn || s.value == pricesCatalog || s.value == pricesAuto && !live:
 		return base, nil
 	}
 	quoted := s.account(ctx, region.Name())
@@ -124,8 +119,8 @@ func (s *priceSource) of(ctx context.Context, base inspect.Prices, how priceInpu
 }
 
 // ofFile gives a catalog the prices of the file.
-func (s *priceSource) ofFile(base inspect.Prices, how priceInputs) (inspect.Prices, error) {
-	prices, err := s.readFile(how.read)
+func (s *priceSource) ofFile(base inspect.Prices) (inspect.Prices, error) {
+	prices, err := s.readFile()
 	if err == nil {
 		base.Problem, err = notInCatalog(prices, base.Catalog)
 	}
@@ -138,16 +133,28 @@ func (s *priceSource) ofFile(base inspect.Prices, how priceInputs) (inspect.Pric
 	return base, nil
 }
 
+// largestPriceFile is what a file of prices has at most, in bytes. That of all types of EC2 with a spot price for each zone of a region has
+// 300 kB.
+const largestPriceFile = 4 << 20
+
 // readFile reads the file once.
-func (s *priceSource) readFile(read func(string) ([]byte, error)) (*pricefile.Prices, error) {
+func (s *priceSource) readFile() (*pricefile.Prices, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
 		return s.file, nil
 	}
-	data, err := read(s.value)
+	file, err := os.Open(s.value)
 	if err != nil {
 		return nil, err
+	}
+	defer file.Close() // nothing was written
+	data, err := io.ReadAll(io.LimitReader(file, largestPriceFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > largestPriceFile {
+		return nil, fmt.Errorf("it is larger than %d MiB, and a region has no prices for so much", largestPriceFile>>20)
 	}
 	document, err := sigsyaml.YAMLToJSONStrict(data) // of which JSON is a part
 	if err != nil {

@@ -147,8 +147,10 @@ func TestSourcesOfPricesThatAreNone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "a recording has the prices of its controller") {
 		t.Errorf("--recording with --prices: %v", err)
 	}
-	_, _, err = command("", "plan", "-f", "../../examples/plan", "--max-input", "5Ki", "--prices", pricesOf(t, strings.Repeat("#", 6000)))
-	if err == nil || !strings.Contains(err.Error(), "raise --max-input") {
-		t.Errorf("a file of prices above --max-input: %v", err)
+	for _, endless := range []string{"/dev/zero", pricesOf(t, strings.Repeat("#", largestPriceFile+1))} {
+		_, _, err = command("", "plan", "-f", "../../examples/plan", "--prices", endless)
+		if err == nil || !strings.Contains(err.Error(), "it is larger than 4 MiB") {
+			t.Errorf("--prices %s: %v", endless, err)
+		}
 	}
 }

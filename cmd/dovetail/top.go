@@ -132,13 +132,13 @@ func (f *topFlags) follow(ctx context.Context, send func(any)) {
 		return
 	}
 	wait.UntilWithContext(ctx, func(context.Context) {
-		if saved, err := f.realized(); err == nil {
+		if saved, err := f.realized(); err == nil && saved != nil {
 			send(*saved)
 		}
 	}, recordingInterval)
 }
 
-// realized is what the decisions of the last day of the recording have saved; nil without one.
+// realized is what the decisions of the last day of the recording have saved; nil without one, or if it is empty.
 func (f *topFlags) realized() (*top.Realized, error) {
 	if f.recording == "" {
 		return nil, nil
@@ -148,6 +148,9 @@ func (f *topFlags) realized() (*top.Realized, error) {
 		return nil, fmt.Errorf("--recording: %w", err)
 	}
 	defer recording.Close() // nothing was written
+	if _, _, recorded := recording.Span(); !recorded {
+		return nil, nil
+	}
 	_, saved := recording.Recent()
 	return &top.Realized{Until: saved.Until, HourlySavings: float64(saved.HourlySavings), TotalSavings: float64(saved.Dollars)}, nil
 }

@@ -189,7 +189,7 @@ func (f *catalogFlags) bind(cmd *cobra.Command) {
 
 // priced gives a catalog that was opened the prices of their source. With live, the plan is for a live cluster.
 func (f *catalogFlags) priced(ctx context.Context, opened planner.Catalog, live bool) (inspect.Prices, error) {
-	return f.source.of(ctx, inspect.Prices{Catalog: opened, From: "the catalog file " + f.catalog}, priceInputs{live, f.maxInput.read})
+	return f.source.of(ctx, inspect.Prices{Catalog: opened, From: "the catalog file " + f.catalog}, live)
 }
 
 // check validates the flags by themselves.

@@ -119,7 +119,10 @@ func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
 	pod, err := find(view.Pods, name)
 	workload := ""
 	if err != nil {
-		if pod, workload = podOfWorkload(view, name); pod == nil {
+		switch pod, workload = podOfWorkload(view, name); {
+		case pod == nil && isDaemonSet(view, name):
+			return nil, &NotFoundError{fmt.Sprintf("%s is a DaemonSet, which has no pods here: on each node, room is kept for one", name)}
+		case pod == nil:
 			return nil, err
 		}
 	}

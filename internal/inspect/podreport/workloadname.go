@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +46,11 @@ func podOfWorkload(view *inspect.View, name types.NamespacedName) (*corev1.Pod, 
 		text += "; also pending: " + some(alsoPending)
 	}
 	return pods[0], text
+}
+
+// isDaemonSet reports whether a DaemonSet has the name.
+func isDaemonSet(view *inspect.View, name types.NamespacedName) bool {
+	return slices.ContainsFunc(view.DaemonSets, func(d *appsv1.DaemonSet) bool { return d.Namespace == name.Namespace && d.Name == name.Name })
 }
 
 // rank is the order in which pods are worth an explanation: pending ones, those with a node, and those that have finished.

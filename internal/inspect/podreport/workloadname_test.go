@@ -42,6 +42,11 @@ func TestTheNameOfAWorkloadStandsForOneOfItsPods(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "alone"}},
 	}
 	view.ReplicaSets = []*appsv1.ReplicaSet{}
+	view.DaemonSets = []*appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "proxy"}}}
+	_, err := Explain(view, types.NamespacedName{Namespace: "kube-system", Name: "proxy"})
+	if err == nil || !strings.Contains(err.Error(), "kube-system/proxy is a DaemonSet") {
+		t.Errorf("a DaemonSet without pods: %v", err)
+	}
 	for name, want := range map[string]string{
 		"shop/web":            "shop/web is a Deployment with 3 pods: this is shop/web-7c9-b; also pending: shop/web-7c9-c",
 		"shop/web-7c9":        "shop/web-7c9 is a ReplicaSet with 3 pods: this is shop/web-7c9-b; also pending: shop/web-7c9-c",

@@ -232,7 +232,8 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	}
 	report.Entries = f.query.List(types)
 	printed := map[string]func(io.Writer) error{
-		"table": func(w io.Writer) error { return report.Table(w, columnsOf(stdout)) }, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON), "name": report.Names,
+		"table": func(w io.Writer) error { return report.Table(w, columnsOf(stdout)) },
+		"wide":  report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON), "name": report.Names,
 	}
 	if err := printed[f.output.value](stdout); err != nil {
 		return err

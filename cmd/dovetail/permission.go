@@ -23,8 +23,8 @@ func shownError(err error) string {
 // permission is what the API server refused.
 type permission struct{ group, resource, verb string }
 
-// refusal is how the API server words it, whatever authorizes. The status has no field for the verb and the subresource. A quote in the name
-// of a user has a backslash before it.
+// refusal is how the API server words it, whatever authorizes. The status has no field for the verb and the subresource. A quote in the
+// name of a user has a backslash before it.
 var refusal = regexp.MustCompile(`cannot ([a-z]+) resource "([a-z0-9./-]+)" in API group "`)
 
 // missingPermission is that which an error of the API server lacks; nil if the error is of something else, such as an admission policy.

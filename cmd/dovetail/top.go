@@ -126,7 +126,7 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 // recordingInterval is how often a recording is read again while the screen is shown: as often as the console does.
 const recordingInterval = 10 * time.Second
 
-// follow sends what decisions have saved, until the context ends. A recording that cannot be read any more leaves the last state.
+// follow sends what decisions have saved, until the context is done. A recording that cannot be read any more leaves the last state.
 func (f *topFlags) follow(ctx context.Context, send func(any)) {
 	if f.recording == "" {
 		return

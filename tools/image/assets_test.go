@@ -205,7 +205,7 @@ func TestAssetsAreWritten(t *testing.T) {
 	}
 }
 
-// A release for platforms without an image has none, and says so. Other commands and unknown platforms are errors before anything is built.
+// A release for platforms without an image has none, and reports it. Other commands and unknown platforms are errors before anything is built.
 func TestPlatformsWithoutAnImage(t *testing.T) {
 	a := assets{}
 	said, err := a.addImage(t.Context(), current(t), options{root: root, platforms: []string{"darwin/arm64", "windows/amd64"}}, func(what string) error {

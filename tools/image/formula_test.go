@@ -96,7 +96,7 @@ func checkCall(statement string) error {
 	return nil
 }
 
-// Homebrew installs, on each system and processor, the archive that is meant, with its checksum, and a formula has what its style asks for.
+// Homebrew installs, on each system and processor, the archive that is meant, with its checksum, and the formula follows its style.
 func TestFormula(t *testing.T) {
 	f, err := parseFormula(filled(t, formulaName))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// podOfWorkload returns a pod of the workload that has the name, a pending one if there is any, and a sentence that says so; nil if no
+// podOfWorkload returns a pod of the workload that has the name, a pending one if there is any, and a sentence that states it; nil if no
 // workload with pods has it. It costs one loop over the pods.
 func podOfWorkload(view *inspect.View, name types.NamespacedName) (*corev1.Pod, string) {
 	byKind := map[string][]*corev1.Pod{}

@@ -280,7 +280,11 @@ func (c quotedCatalog) quote(name string, o *catalog.Offering) {
 	case karpv1.CapacityTypeOnDemand:
 		price, known = c.quotes.OnDemand(name)
 	}
-	if known {
-		o.Price, o.PriceDerived = price, false
+	if !known {
+		return
+	}
+	o.Price, o.PriceDerived = price, false
+	if o.UnavailableReason == catalog.ReasonNoPrice { // nothing else was in its way
+		o.Available, o.UnavailableReason, o.UnavailableMessage = true, "", ""
 	}
 }

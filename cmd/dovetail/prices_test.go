@@ -6,6 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/pricefile"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // pricesOf writes a file of prices.
@@ -152,5 +159,45 @@ func TestSourcesOfPricesThatAreNone(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "it is larger than 4 MiB") {
 			t.Errorf("--prices %s: %v", endless, err)
 		}
+	}
+}
+
+// fixedCatalog is a catalog of these types.
+type fixedCatalog []*catalog.InstanceType
+
+func (c fixedCatalog) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return c, nil }
+
+// A type without a price can be launched at that of the file. Windows keeps its price, which has a license in it, and the catalog itself is
+// not changed.
+func TestAPriceOfTheFileMakesATypeLaunchable(t *testing.T) {
+	prices, err := pricefile.Decode([]byte(`{"onDemand": {"m": 0.5, "w": 0.5}, "spot": {"m": 0.1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	offering := catalog.Offering{
+		Zone: "z", CapacityType: "on-demand", UnavailableReason: catalog.ReasonNoPrice, UnavailableMessage: "no price",
+	}
+	refused := catalog.Offering{Zone: "z", CapacityType: "spot", Price: 9, UnavailableReason: catalog.ReasonNotOffered}
+	typeOf := func(name, os string) *catalog.InstanceType {
+		return &catalog.InstanceType{
+			Name: name, Requirements: requirement.NewSet(requirement.In(corev1.LabelOSStable, os)), Offerings: []catalog.Offering{offering, refused},
+		}
+	}
+	base := fixedCatalog{typeOf("m", "linux"), typeOf("w", "windows")}
+	types, err := quotedCatalog{base, prices}.Types(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := types[0].Offerings[0]; !o.Available || o.Price != 0.5 || o.UnavailableReason != "" || o.UnavailableMessage != "" {
+		t.Errorf("without a price before: %+v", o)
+	}
+	if o := types[0].Offerings[1]; o.Available || o.Price != 0.1 {
+		t.Errorf("not offered: %+v", o)
+	}
+	if o := types[1].Offerings[0]; o.Available || o.Price != 0 {
+		t.Errorf("Windows: %+v", o)
+	}
+	if o := base[0].Offerings[0]; o.Available || o.Price != 0 {
+		t.Errorf("the catalog has changed: %+v", o)
 	}
 }

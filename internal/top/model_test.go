@@ -264,3 +264,20 @@ func TestTheStateOnceFitsANarrowTerminal(t *testing.T) {
 		}
 	}
 }
+
+// Prices that fall back are a line on the screen, and so is what decisions have saved.
+func TestTheScreenHasABannerForPricesAndSavings(t *testing.T) {
+	m := sampleModel(100, 24)
+	if got := screenOf(m); strings.Contains(got, "cannot be read") || strings.Contains(got, "saved by decisions") {
+		t.Fatalf("before:\n%s", got)
+	}
+	o := sampleObserved()
+	o.PricesProblem = "prices of the account cannot be read: no credentials"
+	m = m.Update(o).Update(Realized{Until: now, HourlySavings: 1.5, TotalSavings: 12.25})
+	got := screenOf(m)
+	for _, want := range []string{" ! prices of the account cannot be read: no credentials\n", ": $12.25, and $1.5000/h now\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the screen lacks %q:\n%s", want, got)
+		}
+	}
+}

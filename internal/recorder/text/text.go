@@ -280,7 +280,7 @@ func writePrices(w io.Writer, d *recorder.Decision, most int) {
 	if len(d.Prices)+len(d.PriceTable) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nPrices used:")
+	fmt.Fprintf(w, "\n%sthose of the controller\n", report.PricesLabel)
 	for _, p := range d.Prices {
 		age := "built in"
 		if !p.Read.IsZero() {

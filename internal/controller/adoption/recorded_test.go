@@ -11,6 +11,27 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/recorder/text"
 )
 
+// recordedLoop is a loop that records. The function closes the recording and reads it.
+func recordedLoop(t *testing.T, fleet *ec2) (*Loop, func() *recorder.Recording) {
+	t.Helper()
+	l, f := loop(t, fleet)
+	path := filepath.Join(t.TempDir(), "decisions.rec")
+	rec, err := recorder.New(recorder.Config{Path: path, Size: recorder.MinSize, Log: f.Log, Now: f.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Recorder = rec
+	return l, func() *recorder.Recording {
+		rec.Close()
+		recording, err := recorder.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = recording.Close() }) // nothing was written
+		return recording
+	}
+}
+
 // A takeover is one decision, with a step for each instance. One that fails is tried again, and the decision finishes once it succeeds.
 func TestATakeoverIsADecision(t *testing.T) {
 	adoptable := func(id, claim string) cloudprovider.Instance {
@@ -22,13 +43,7 @@ func TestATakeoverIsADecision(t *testing.T) {
 		instances: []cloudprovider.Instance{adoptable("i-1", "general-a"), adoptable("i-2", "general-b"), adoptable("i-3", "")},
 		refused:   map[string]error{"i-2": errors.New("UnauthorizedOperation")},
 	}
-	l, f := loop(t, fleet)
-	path := filepath.Join(t.TempDir(), "decisions.rec")
-	rec, err := recorder.New(recorder.Config{Path: path, Size: recorder.MinSize, Log: f.Log, Now: f.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Recorder = rec
+	l, recorded := recordedLoop(t, fleet)
 	for range 3 {
 		if _, err := l.pass(t.Context()); err == nil {
 			t.Fatal("no error")
@@ -38,13 +53,7 @@ func TestATakeoverIsADecision(t *testing.T) {
 	fleet.instances = append(fleet.instances, adoptable("i-4", "general-d"))
 	runPass(t, l)
 	runPass(t, l)
-	rec.Close()
-
-	recording, err := recorder.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer recording.Close()
+	recording := recorded()
 	list, unreadable := recording.Decisions(recorder.Selection{})
 	if len(list) != 2 || unreadable != 0 {
 		t.Fatalf("%d decisions, %d frames cannot be read", len(list), unreadable)
@@ -80,24 +89,13 @@ func TestATakeoverIsADecision(t *testing.T) {
 // What fails for good is one decision, however many passes try it.
 func TestAFailedTakeoverIsRecordedOnce(t *testing.T) {
 	fleet := &ec2{instances: []cloudprovider.Instance{instance("i-1", cloudprovider.Adoptable, "")}, err: errors.New("UnauthorizedOperation")}
-	l, f := loop(t, fleet)
-	path := filepath.Join(t.TempDir(), "decisions.rec")
-	rec, err := recorder.New(recorder.Config{Path: path, Size: recorder.MinSize, Log: f.Log, Now: f.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Recorder = rec
+	l, recorded := recordedLoop(t, fleet)
 	for range 5 {
 		if _, err := l.pass(t.Context()); err == nil {
 			t.Fatal("no error")
 		}
 	}
-	rec.Close()
-	recording, err := recorder.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer recording.Close()
+	recording := recorded()
 	list, _ := recording.Decisions(recorder.Selection{})
 	if len(list) != 1 || list[0].Outcome != recorder.OutcomeFailed || len(list[0].Steps) != 1 {
 		t.Errorf("%+v", list)

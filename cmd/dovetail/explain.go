@@ -54,10 +54,18 @@ type explainer struct {
 	recorded func(recording *recorder.Recording, name string) (printer, error)
 }
 
+// workloadKinds are what kubectl calls the kinds whose names stand for one of their pods.
+func workloadKinds() []string {
+	return []string{
+		"deployment", "deployments", "deploy", "statefulset", "statefulsets", "sts", "daemonset", "daemonsets", "ds",
+		"replicaset", "replicasets", "rs", "job", "jobs", "cronjob", "cronjobs", "cj",
+	}
+}
+
 // explainers are the kinds that the command explains.
 func explainers() []explainer {
 	return []explainer{
-		{kind: "pod", aliases: []string{"pods", "po"}, namespaced: true, explain: explainPod},
+		{kind: "pod", aliases: append([]string{"pods", "po"}, workloadKinds()...), namespaced: true, explain: explainPod},
 		{kind: "node", aliases: []string{"nodes", "no"}, explain: explainNode},
 		{kind: "nodeclaim", aliases: []string{"nodeclaims"}, explain: explainNodeClaim},
 		{kind: "nodepool", aliases: []string{"nodepools"}, explain: explainNodePool},
@@ -100,6 +108,7 @@ func explainCommand() *cobra.Command {
 
 For a pod: where it runs or will run, and why there. If it is pending: the cause, for each NodePool the first rule that
 excludes it, and the smallest change with which it gets a node. The engine has planned the cluster with that change.
+The name of a Deployment or another workload stands for one of its pods, a pending one if there is any.
 
 For a node or a NodeClaim: why it stays (each object that keeps it, and what lifts it) or when and why it goes, what its
 removal would do to each pod, and why it is of its type.
@@ -114,6 +123,7 @@ The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it
 else is read. With --recording, it is what the controller saw at a time, with the prices that it had.`,
 		Example: `  dovetail explain pod shop/web-7c9
   dovetail explain pod web-7c9 -n shop -o json
+  dovetail explain deployment web -n shop
   dovetail explain node ip-10-0-1-7.ec2.internal
   dovetail explain nodepool general -o wide
   dovetail snapshot > now.yaml && dovetail explain pod shop/web-7c9 -f now.yaml

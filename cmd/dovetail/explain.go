@@ -54,7 +54,7 @@ type explainer struct {
 	recorded func(recording *recorder.Recording, name string) (printer, error)
 }
 
-// workloadKinds are what kubectl calls the kinds whose names stand for one of their pods.
+// workloadKinds are what kubectl calls workloads. The name of one stands for one of its pods.
 func workloadKinds() []string {
 	return []string{
 		"deployment", "deployments", "deploy", "statefulset", "statefulsets", "sts", "daemonset", "daemonsets", "ds",

@@ -358,14 +358,15 @@ func (r *Report) total(p *report.Page) {
 	}
 	p.Printf("Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
-		p.Printf("Took:  %.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory\n",
+		p.Labeled("Took:  ", "       ", fmt.Sprintf(
+			"%.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory",
 			e.ReadSeconds,
 			e.CompileSeconds,
 			e.SolveSeconds,
 			pace(r.Plan.Stats, e),
 			e.PrintSeconds(),
 			e.PeakRSS()>>20,
-		)
+		))
 	}
 }
 

@@ -41,7 +41,13 @@ func Decode(data []byte) (*Prices, error) {
 	var f file
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&f); err != nil {
+	var mismatch *json.UnmarshalTypeError
+	switch err := decoder.Decode(&f); {
+	case errors.As(err, &mismatch) && mismatch.Field != "":
+		return nil, fmt.Errorf("not a file of prices: %s is %s, and not instance types with prices", mismatch.Field, mismatch.Value)
+	case errors.As(err, &mismatch):
+		return nil, fmt.Errorf("not a file of prices: it is %s, and not an object with onDemand and spot", mismatch.Value)
+	case err != nil:
 		return nil, fmt.Errorf("not a file of prices: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {

@@ -43,6 +43,9 @@ func TestPricesOfAFile(t *testing.T) {
 func TestWrongPricesAreErrorsThatNameTheEntry(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                         "not a file of prices",
+		`"a,b"`:                                    "it is string, and not an object with onDemand and spot",
+		`{"spot": 3}`:                              "spot is number, and not instance types with prices",
+		`{"onDemand": ["a"]}`:                      "onDemand is array, and not instance types with prices",
 		`null`:                                     "has no prices",
 		`{}`:                                       "has no prices",
 		`{"onDemand": {}}`:                         "has no prices",

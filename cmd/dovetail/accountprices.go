@@ -4,37 +4,20 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/operator"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	pricingapi "github.com/aws/aws-sdk-go-v2/service/pricing"
-	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
-	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
-	"github.com/dovetail-k8s/dovetail/internal/inspect"
-	"github.com/dovetail-k8s/dovetail/internal/planner"
-)
-
-// The values of --prices.
-const (
-	pricesAuto, pricesAccount, pricesCatalog = "auto", "account", "catalog"
 )
 
 // priceReadTimeout bounds the reading of prices: the Pricing API answers in some 40 pages.
@@ -43,20 +26,6 @@ const priceReadTimeout = time.Minute
 // priceAge sets how long prices of the account are used before they are read again, priceRetry how long it takes until prices that could
 // not be read are requested again.
 const priceAge, priceRetry = time.Hour, 5 * time.Minute
-
-// priceSource decides where the prices of a command come from: for a live cluster the account's, as the controller's are, else the
-// built-in catalog. All views of a command share it, so that each region is read once, and a failure is reported once.
-type priceSource struct {
-	choice
-	// files is true for a cluster from files: its prices are the catalog's, unless --prices states otherwise.
-	files bool
-	// warnings gets one line when prices of the account cannot be read; nil for a screen, which shows where prices come from.
-	warnings io.Writer
-
-	mu      sync.Mutex
-	regions map[string]*accountQuotes
-	warned  string
-}
 
 // accountQuotes are the prices of a region, as they were read last.
 type accountQuotes struct {
@@ -67,56 +36,9 @@ type accountQuotes struct {
 	reading       bool
 }
 
-func newPriceSource() *priceSource {
-	return &priceSource{
-		choice: choice{pricesAuto, []string{pricesAuto, pricesAccount, pricesCatalog}}, regions: map[string]*accountQuotes{},
-	}
-}
-
-func (s *priceSource) bind(cmd *cobra.Command) {
-	cmd.Flags().Var(&s.choice, "prices", "`source` of prices: account (needs AWS credentials), catalog (built in), or auto:\n"+
-		"the account's for a live cluster if they can be read, else the catalog's")
-	complete(cmd, "prices", func(*cobra.Command) []string { return s.known })
-}
-
-// of gives a catalog the prices of the source. A file has prices of its own.
-func (s *priceSource) of(ctx context.Context, base inspect.Prices) (inspect.Prices, error) {
-	region, ok := base.Catalog.(*offlineregion.Region)
-	if !ok {
-		return base, nil
-	}
-	base.From = fmt.Sprintf("the built-in catalog of %s, of %s", region.Name(), region.Month())
-	if s.value == pricesCatalog || s.value == pricesAuto && s.files {
-		return base, nil
-	}
-	quoted := s.quotes(ctx, region.Name())
-	switch {
-	case quoted.from == "" && s.value == pricesAccount:
-		return inspect.Prices{}, fmt.Errorf("--prices=%s: %s", pricesAccount, quoted.problem)
-	case quoted.from == "":
-		base.Problem = "prices of the account cannot be read: " + quoted.problem
-		base.From += ", since " + base.Problem
-	default:
-		base.Problem = quoted.problem
-		base.From = quoted.from + "; prices that AWS does not list: " + base.From
-		base.Catalog = quotedCatalog{region, quoted.quotes}
-	}
-	s.warn(base.Problem, base.From)
-	return base, nil
-}
-
-// warn prints a problem once, until there is another.
-func (s *priceSource) warn(problem, from string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.warnings != nil && problem != "" && problem != s.warned {
-		fmt.Fprintf(s.warnings, "warning: prices are of %s\n", visibleLine(from))
-	}
-	s.warned = problem
-}
-
-// quotes are the prices of a region. The first call reads them. When they are old, they are read again while they are used.
-func (s *priceSource) quotes(ctx context.Context, region string) accountQuotes {
+// account returns the prices of a region in the account. The first call reads them. When they are old, they are read again while they
+// are used.
+func (s *priceSource) account(ctx context.Context, region string) accountQuotes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.regions[region]
@@ -199,48 +121,4 @@ func readPrices(ctx context.Context, region string) (pricing.Quotes, string, err
 		return quotes, from, awserrors.WithoutRequestIDs(failed)
 	}
 	return quotes, from, nil
-}
-
-// quotedCatalog is a region with the prices of the account, for Linux.
-type quotedCatalog struct {
-	*offlineregion.Region
-	quotes pricing.Quotes
-}
-
-var _ planner.Catalog = quotedCatalog{}
-
-// Types returns the types of the region with the prices of the account, as far as these are known.
-func (c quotedCatalog) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
-	types, err := c.Region.Types(class)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*catalog.InstanceType, len(types))
-	for i, it := range types {
-		out[i] = it
-		if os, known := it.Requirements.Get(corev1.LabelOSStable).Single(); known && os == string(corev1.Windows) {
-			continue // the license is in the price of the catalog
-		}
-		priced := *it
-		priced.Offerings = slices.Clone(it.Offerings)
-		for k := range priced.Offerings {
-			c.quote(it.Name, &priced.Offerings[k])
-		}
-		out[i] = &priced
-	}
-	return out, nil
-}
-
-// quote sets the price of an offering.
-func (c quotedCatalog) quote(name string, o *catalog.Offering) {
-	price, known := 0.0, false
-	switch o.CapacityType {
-	case karpv1.CapacityTypeSpot:
-		price, known = c.quotes.Spot(name, o.Zone)
-	case karpv1.CapacityTypeOnDemand:
-		price, known = c.quotes.OnDemand(name)
-	}
-	if known {
-		o.Price, o.PriceDerived = price, false
-	}
 }

@@ -22,7 +22,7 @@ func withoutCredentials(t *testing.T) {
 // a program, by every command that shows prices of a live cluster.
 func TestPricesThatFallBackAreReported(t *testing.T) {
 	withoutCredentials(t)
-	for _, of := range [][]string{{"assess"}, {"top", "--once"}} {
+	for _, of := range [][]string{{"assess"}, {"top", "--once"}, {"instance-types", "--live", "m7i.large"}} {
 		args := append(of, "--kubeconfig", apiServerOfNothing(t), "-o", "json")
 		stdout, stderr, err := command("", args...)
 		if err != nil {
@@ -38,8 +38,12 @@ func TestPricesThatFallBackAreReported(t *testing.T) {
 		if err != nil || stderr != "" || strings.Contains(stdout, "pricesProblem") {
 			t.Errorf("%v --prices catalog: %v, %q\n%s", args, err, stderr, stdout)
 		}
-		if _, _, err = command("", append(args, "--prices", "account")...); of[0] == "assess" && err == nil {
+		if _, _, err = command("", append(args, "--prices", "account")...); of[0] != "top" && err == nil {
 			t.Errorf("%v --prices account: no error", args)
 		}
+	}
+	_, _, err := command("", "plan", "-f", "../../examples/plan", "--prices", "account")
+	if err == nil || !strings.Contains(err.Error(), "--prices=account: ") {
+		t.Errorf("plan --prices account: %v", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -49,15 +50,26 @@ type explainer struct {
 	// namespaced kinds are named NAMESPACE/NAME.
 	namespaced bool
 	explain    func(view *inspect.View, name string) (printer, error)
+	// recorded explains what only a recording has; nil for objects of a cluster.
+	recorded func(recording *recorder.Recording, name string) (printer, error)
+}
+
+// workloadKinds are what kubectl calls workloads. The name of one stands for one of its pods.
+func workloadKinds() []string {
+	return []string{
+		"deployment", "deployments", "deploy", "statefulset", "statefulsets", "sts", "daemonset", "daemonsets", "ds",
+		"replicaset", "replicasets", "rs", "job", "jobs", "cronjob", "cronjobs", "cj",
+	}
 }
 
 // explainers are the kinds that the command explains.
 func explainers() []explainer {
 	return []explainer{
-		{kind: "pod", aliases: []string{"pods", "po"}, namespaced: true, explain: explainPod},
+		{kind: "pod", aliases: append([]string{"pods", "po"}, workloadKinds()...), namespaced: true, explain: explainPod},
 		{kind: "node", aliases: []string{"nodes", "no"}, explain: explainNode},
 		{kind: "nodeclaim", aliases: []string{"nodeclaims"}, explain: explainNodeClaim},
 		{kind: "nodepool", aliases: []string{"nodepools"}, explain: explainNodePool},
+		{kind: "decision", aliases: []string{"decisions"}, recorded: explainDecision},
 	}
 }
 
@@ -91,11 +103,12 @@ func explainCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "explain KIND NAME",
-		Short: "Explain why a pod is pending, why a node stays or goes, or what a NodePool does",
+		Short: "Explain why a pod is pending, why a node stays or goes, what a NodePool does, or a decision",
 		Long: `Explains one object of a cluster. It only reads, whether the cluster runs Dovetail or Karpenter.
 
 For a pod: where it runs or will run, and why there. If it is pending: the cause, for each NodePool the first rule that
 excludes it, and the smallest change with which it gets a node. The engine has planned the cluster with that change.
+The name of a Deployment or another workload stands for one of its pods, a pending one if there is any.
 
 For a node or a NodeClaim: why it stays (each object that keeps it, and what lifts it) or when and why it goes, what its
 removal would do to each pod, and why it is of its type.
@@ -103,19 +116,27 @@ removal would do to each pod, and why it is of its type.
 For a NodePool: its budgets now and over the next 24 hours, its limits, what the next passes would remove, why the other
 nodes stay, and which fields drifted.
 
+For a decision of a recording (--recording): its rule with the numbers, the alternatives, each step of its outcome, what EC2
+gave for it, and what it has saved since.
+
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it is a snapshot or manifests, and nothing
 else is read. With --recording, it is what the controller saw at a time, with the prices that it had.`,
 		Example: `  dovetail explain pod shop/web-7c9
   dovetail explain pod web-7c9 -n shop -o json
+  dovetail explain deployment web -n shop
   dovetail explain node ip-10-0-1-7.ec2.internal
   dovetail explain nodepool general -o wide
   dovetail snapshot > now.yaml && dovetail explain pod shop/web-7c9 -f now.yaml
-  dovetail explain node ip-10-0-1-7.ec2.internal --recording decisions.rec --at 2026-11-02T03:12:00Z`,
+  dovetail explain node ip-10-0-1-7.ec2.internal --recording decisions.rec --at 2026-11-02T03:12:00Z
+  dovetail explain decision d-mihk3x2a-0 --recording decisions.rec`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, name, err := f.object(args)
-			if err := errors.Join(err, f.check(), f.recorded.check(&f.viewFlags)); err != nil {
+			if err := errors.Join(err, f.check(), f.recorded.check(&f.viewFlags), f.checkDecision(e)); err != nil {
 				return misused(cmd, err)
+			}
+			if e.recorded != nil {
+				return f.runRecorded(cmd, e, name)
 			}
 			return f.run(cmd, e, name)
 		},
@@ -197,6 +218,42 @@ func (f *explainFlags) view(cmd *cobra.Command) (*inspect.View, error) {
 	}
 	view.Search = f.search
 	return view, nil
+}
+
+// checkDecision validates the flags for a decision.
+func (f *explainFlags) checkDecision(e explainer) error {
+	switch {
+	case e.recorded == nil:
+		return nil
+	case !f.recorded.given():
+		return errors.New("a decision needs --recording FILE: see dovetail recording")
+	case f.recorded.at != "":
+		return errors.New("a decision needs no --at: its ID names it")
+	}
+	return nil
+}
+
+// runRecorded explains what only a recording has.
+func (f *explainFlags) runRecorded(cmd *cobra.Command, e explainer, name string) error {
+	recording, err := recorder.Open(f.recorded.file)
+	if err != nil {
+		return err
+	}
+	defer recording.Close() // nothing was written
+	found, err := e.recorded(recording, name)
+	if err != nil {
+		return err
+	}
+	return writeAs(cmd.OutOrStdout(), f.output.value, found)
+}
+
+// explainDecision explains a decision by its ID.
+func explainDecision(recording *recorder.Recording, id string) (printer, error) {
+	page, err := decisionOf(recording, id)
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, e explainer, name string) error {

@@ -81,7 +81,7 @@ func TestExplainOfWhatIsNotThere(t *testing.T) {
 		"node nothing":      `the cluster has no Node "nothing"`,
 		"nodeclaim nothing": `the cluster has no NodeClaim "nothing"`,
 		"nodepool nothing":  `the cluster has no NodePool "nothing"`,
-		"deployment web":    `"deployment" is not a kind that explain knows: use pod, node, nodeclaim, nodepool`,
+		"service web":       `"service" is not a kind that explain knows: use pod, node, nodeclaim, nodepool`,
 		"node":              "name the node: explain node NAME",
 	} {
 		_, _, err := command("", append([]string{"explain", "-f", examplePool}, strings.Fields(args)...)...)
@@ -131,6 +131,27 @@ func TestExplainOfHalfAClusterSaysWhatIsMissing(t *testing.T) {
 		text, _, err := command(c.objects, append(append([]string{"explain"}, files...), strings.Fields(c.args)...)...)
 		if err != nil || !strings.Contains(strings.Join(strings.Fields(text), " "), c.want) {
 			t.Errorf("%s: %v, no %q in:\n%s", name, err, c.want, text)
+		}
+	}
+}
+
+// The name of a workload stands for one of its pods, with the kind of a pod or its own. The first line names the pod.
+func TestTheNameOfAWorkloadExplainsAPod(t *testing.T) {
+	for _, args := range [][]string{
+		{"pod", "web", "-n", "shop"}, {"pod", "shop/web"}, {"deployment", "shop/web"}, {"deploy/web", "-n", "shop"}, {"Deployment", "web", "-n", "shop"},
+	} {
+		args = append(append([]string{"explain"}, args...), "-f", "../../examples/plan")
+		got := strings.Join(strings.Fields(succeed(t, args...)), " ")
+		if !strings.HasPrefix(got, "shop/web is a Deployment with 12 pods: this is shop/web-0; also pending: shop/web-1, ") ||
+			!strings.Contains(got, " and 6 more. shop/web-0 is pending: ") {
+			t.Errorf("%v: %s", args, got)
+		}
+		document := parsed[struct {
+			Pod   string
+			Notes []string
+		}](t, args...)
+		if document.Pod != "shop/web-0" || len(document.Notes) == 0 || !strings.HasPrefix(document.Notes[0], "shop/web is a Deployment") {
+			t.Errorf("%v -o json: %+v", args, document)
 		}
 	}
 }

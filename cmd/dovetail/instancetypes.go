@@ -30,17 +30,16 @@ import (
 
 // typesFlags are the flags of the instance-types command.
 type typesFlags struct {
-	files             []string
-	live              bool
-	kube              kubeFlags
-	pool, class       string
-	region, catalog   string
+	files       []string
+	live        bool
+	kube        kubeFlags
+	pool, class string
+	catalogFlags
 	family            string
 	selector, request string
 	query             instancetypelist.Query
 	order             string
 	output            choice
-	maxInput          sizeLimit
 	settings          settings.Planning
 }
 
@@ -54,9 +53,9 @@ func instanceTypesCommand() *cobra.Command {
 type, what is allocatable to pods, the zones that offer it, and its price. For a type that is not available, it
 shows why. Exit code 3 means that the list is empty.
 
-Prices, zones and types are those that ship with the program, or those of a catalog file. Only the controller knows what
-changes by the minute, such as insufficient capacity in EC2 and free slots of capacity reservations: see its metric
-karpenter_cloudprovider_instance_type_offering_available.
+Zones and types are those that ship with the program, or those of a catalog file; prices are those of --prices. Only the
+controller knows what changes by the minute, such as insufficient capacity in EC2 and free slots of capacity reservations:
+see its metric karpenter_cloudprovider_instance_type_offering_available.
 
 NodePools and EC2NodeClasses come from files (-f), as for dovetail plan, or from the cluster of KUBECONFIG
 (--live); if there are several, choose one with --nodepool or --nodeclass. Without any, the list is for a node class
@@ -88,12 +87,7 @@ with --ami-family and subnets in every zone.`,
 	f.kube.bind(cmd)
 	fs.StringVar(&f.pool, "nodepool", "", "list the types of this NodePool")
 	fs.StringVar(&f.class, "nodeclass", "", "list the types of this EC2NodeClass")
-	bindRegion(
-		cmd,
-		&f.region,
-		"region of the built-in catalog of EC2 (default: that of the subnets among the inputs, else "+defaultRegion+")",
-	)
-	fs.StringVar(&f.catalog, "catalog", "", "catalog file with instance types of your own, instead of a region")
+	f.catalogFlags.bind(cmd)
 	fs.StringVar(&f.family, "ami-family", awsv1.AMIFamilyAL2023, "AMI family, if there is no EC2NodeClass")
 	fs.StringVarP(
 		&f.selector,
@@ -111,7 +105,6 @@ with --ami-family and subnets in every zone.`,
 	withOutputFile(cmd)
 	complete(cmd, "ami-family", func(*cobra.Command) []string { return slices.Clone(families) })
 	complete(cmd, "sort", func(*cobra.Command) []string { return []string{"name", "price", "cpu", "memory"} })
-	f.maxInput.bind(fs)
 	f.settings.Bind(fs)
 	for _, name := range []string{
 		"preference-policy", "preference-cost", "min-values-policy", "scheduler-config", "node-overhead-cost",
@@ -124,7 +117,7 @@ with --ami-family and subnets in every zone.`,
 // check validates the flags by themselves.
 func (f *typesFlags) check() error {
 	f.query.Sort = instancetypelist.Order(f.order)
-	if err := errors.Join(f.query.Validate(), f.settings.Validate()); err != nil {
+	if err := errors.Join(f.query.Validate(), f.settings.Validate(), f.catalogFlags.check()); err != nil {
 		return err
 	}
 	var err error
@@ -139,8 +132,6 @@ func (f *typesFlags) check() error {
 		return errors.New("--live and -f: use only one of them; NodePools come either from the cluster or from files")
 	case f.kube.given() && !f.live:
 		return errors.New("--kubeconfig, --context and --as need --live")
-	case f.region != "" && f.catalog != "":
-		return errors.New("--region and --catalog: use only one of them")
 	case (f.pool != "" || f.class != "") && !f.live && len(f.files) == 0:
 		return errors.New("--nodepool and --nodeclass need -f or --live")
 	case f.pool != "" && f.class != "":
@@ -211,20 +202,26 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		class = &awsv1.EC2NodeClass{}
 		class.Spec.AMIFamily = f.family
 	}
-	stock, err := (&catalogFlags{f.region, f.catalog, f.maxInput}).open(world, f.settings)
+	stock, err := f.open(world, f.settings)
 	if err != nil {
 		return err
 	}
+	f.source.warnings = stderr
+	prices, err := f.priced(ctx, stock, f.live)
+	if err != nil {
+		return err
+	}
+	report.Prices, report.PricesProblem = prices.From, prices.Problem
 	if r, ok := stock.(*offlineregion.Region); ok {
 		report.Region, report.Currency = r.Name(), r.Currency()
 		report.Basis = r.Basis(instancetype.FamilyOf(image.Family(class)).OS)
 	}
-	types, err := stock.Types(class)
+	types, err := prices.Catalog.Types(class)
 	if err != nil {
 		return err
 	}
 	if pool != nil {
-		offers, notes, err := planner.NewOffers(world, stock)
+		offers, notes, err := planner.NewOffers(world, prices.Catalog)
 		if err != nil {
 			return err
 		}
@@ -235,7 +232,8 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	}
 	report.Entries = f.query.List(types)
 	printed := map[string]func(io.Writer) error{
-		"table": report.Table, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON), "name": report.Names,
+		"table": func(w io.Writer) error { return report.Table(w, columnsOf(stdout)) },
+		"wide":  report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON), "name": report.Names,
 	}
 	if err := printed[f.output.value](stdout); err != nil {
 		return err

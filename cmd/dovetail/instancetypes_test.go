@@ -201,7 +201,7 @@ func TestInstanceTypesOfANodePool(t *testing.T) {
 	}
 	all := read("--all", "c5.large", "m5.large")
 	if len(all.InstanceTypes) != 2 ||
-		!strings.Contains(all.InstanceTypes[0].Why, "the NodePool requires karpenter.k8s.aws/instance-family In") {
+		!strings.Contains(all.InstanceTypes[0].Why, "the NodePool requires karpenter.k8s.aws/instance-family in (") {
 		t.Errorf("%+v", all.InstanceTypes)
 	}
 	if spot := all.InstanceTypes[1].Offerings; !slices.ContainsFunc(spot, func(o struct {

@@ -33,6 +33,7 @@ func (f *mcpFlags) plan(ctx context.Context, manifests string, asJSON bool) (mcp
 	}
 	plan := planFlags{
 		files: files, catalogFlags: f.catalogFlags, settings: f.settings, lifecycle: f.lifecycle, noTimings: true, maxPods: mostPlannedPods,
+		live:   len(f.files) == 0,
 		output: choice{value: map[bool]string{true: "json", false: "wide"}[asJSON]},
 	}
 	settings, err := plan.check()
@@ -41,7 +42,7 @@ func (f *mcpFlags) plan(ctx context.Context, manifests string, asJSON bool) (mcp
 	}
 	var out, notes bytes.Buffer
 	// Pods without a node are a part of the answer.
-	if err := plan.run(settings, strings.NewReader(""), &out, &notes); err != nil && !errors.Is(err, exitIncomplete) {
+	if err := plan.run(ctx, settings, planStreams{strings.NewReader(""), &out, &notes}); err != nil && !errors.Is(err, exitIncomplete) {
 		return nil, errors.New(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 	}
 	return printedPlan{out.Bytes(), bytes.ReplaceAll(notes.Bytes(), []byte(dir+string(filepath.Separator)), nil)}, nil

@@ -224,7 +224,7 @@ end are the commands that hand back to Karpenter. It changes nothing, and runs n
 			if f.output.value == "values" {
 				return plan.ValuesFile(cmd.OutOrStdout())
 			}
-			return writeAs(cmd.OutOrStdout(), f.output.value, plan)
+			return writeAs(cmd.OutOrStdout(), f.output.value, folded{"MigrationPlan", columnsOf(cmd.OutOrStdout()), plan})
 		},
 	}
 	f.bind(cmd)

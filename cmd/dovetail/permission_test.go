@@ -15,9 +15,12 @@ import (
 )
 
 // refused is what the API server answers to a user without a permission.
-func refused(verb, group, resource string) error {
-	why := fmt.Errorf("User %q cannot %s resource %q in API group %q at the cluster scope", "jo", verb, resource, group)
-	return fmt.Errorf("read the cluster: %w", apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, "", why))
+func refused(verb, group, resource string) error { return refusedTo("jo", verb, group, resource) }
+
+func refusedTo(user, verb, group, resource string) error {
+	why := fmt.Errorf("User %q cannot %s resource %q in API group %q at the cluster scope", user, verb, resource, group)
+	of, _, _ := strings.Cut(resource, "/")
+	return fmt.Errorf("read the cluster: %w", apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: of}, "", why))
 }
 
 func TestAnErrorOfAPermissionHasTheRuleToPaste(t *testing.T) {
@@ -32,11 +35,25 @@ func TestAnErrorOfAPermissionHasTheRuleToPaste(t *testing.T) {
 		{"get, of the core group", refused("get", "", "nodes"), &rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"},
 		}},
+		{"create, of the controller's own write", refused("create", "coordination.k8s.io", "leases"), &rbacv1.PolicyRule{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"},
+		}},
+		{"patch of a subresource", refused("patch", "karpenter.sh", "nodepools/status"), &rbacv1.PolicyRule{
+			APIGroups: []string{"karpenter.sh"}, Resources: []string{"nodepools/status"}, Verbs: []string{"patch"},
+		}},
+		{"a user with a hostile name", refusedTo(`x cannot delete resource "nodes" in API group "`, "list", "", "pods"), &rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"},
+		}},
+		{"a policy", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("exceeded quota: small")), nil},
 		{"an object that does not exist", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "a"), nil},
 		{"another error", errors.New("cannot list resource \"nodes\""), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			message, rule, found := strings.Cut(shownError(tt.err), "\nA Role or ClusterRole with this rule lets you read them:\n")
+			purpose := "read"
+			if tt.rule != nil && len(tt.rule.Verbs) == 1 {
+				purpose = tt.rule.Verbs[0]
+			}
+			message, rule, found := strings.Cut(shownError(tt.err), "\nA Role or ClusterRole with this rule lets you "+purpose+" them:\n")
 			if message != tt.err.Error() || found != (tt.rule != nil) {
 				t.Fatalf("the text is %q", shownError(tt.err))
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,8 +40,9 @@ type planFlags struct {
 	consolidate, spotToSpot bool
 	lifecycle               bool
 	settings                settings.Planning
-	// maxPods is manifest.Input.MaxPods. No flag sets it.
+	// maxPods is manifest.Input.MaxPods, live whether the files are a live cluster as it is now. No flag sets them.
 	maxPods int
+	live    bool
 }
 
 func planCommand() *cobra.Command {
@@ -49,8 +51,8 @@ func planCommand() *cobra.Command {
 		Use:   "plan -f FILE...",
 		Short: "Show which nodes would be launched for the pods of manifests, without a cluster or an account",
 		Long: `Plans the pods of manifests as the controller would plan those of a cluster, and prints the nodes that
-it would launch, what they cost, and why pods stay pending. It calls no cluster and no AWS API. Exit code 3 means that
-pods have no node.
+it would launch, what they cost, and why pods stay pending. It calls no cluster, and AWS only with --prices account.
+Exit code 3 means that pods have no node.
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims;
@@ -86,7 +88,7 @@ comes before, and with the peak memory. --no-timings omits all of them.`,
 			if err != nil {
 				return misused(cmd, err)
 			}
-			return f.run(planning, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.run(cmd.Context(), planning, planStreams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
 		},
 	}
 	fs := cmd.Flags()
@@ -126,11 +128,19 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 	return planner.Settings(f.settings)
 }
 
-func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
+// planStreams are where a plan reads from and prints to.
+type planStreams struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+func (f *planFlags) run(ctx context.Context, planning snapshot.Settings, std planStreams) error {
 	defer gctuning.Tune(gctuning.MinGrowth)()
 	clock := newStopwatch()
 	catalogOf := f.beginCatalog()
-	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace, MaxPods: f.maxPods}.Read()
+	world, err := manifest.Input{
+		Paths: f.files, Stdin: std.stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace, MaxPods: f.maxPods,
+	}.Read()
 	if err != nil {
 		return err
 	}
@@ -138,9 +148,14 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	if err != nil {
 		return err
 	}
+	f.source.warnings = std.stderr
+	prices, err := f.priced(ctx, catalog, f.live)
+	if err != nil {
+		return err
+	}
 	effort := planner.Effort{ReadSeconds: clock.lap(), PeakRSS: peakrss.Bytes}
 	snap, notes, err := planner.BuildSnapshot(world, planner.Config{
-		Catalog:          catalog,
+		Catalog:          prices.Catalog,
 		Settings:         planning,
 		NominationWindow: nominationWindow,
 
@@ -150,11 +165,11 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 		return err
 	}
 	for _, note := range slices.Concat(world.Notes, notes, planner.Missing(world, snap)) {
-		fmt.Fprintln(stderr, "note:", note)
+		fmt.Fprintln(std.stderr, "note:", note)
 	}
 	budget := schedule.DefaultBudget() // as the controller plans
 	budget.Compiled = func() { effort.CompileSeconds = clock.lap() }
-	var report planner.Report
+	report := planner.Report{Prices: prices.From, PricesProblem: prices.Problem}
 	err = solved(func() {
 		report.Plan = schedule.Solve(snap, budget)
 		if budget.Compiled = nil; len(snap.Virtual) > 0 {
@@ -172,7 +187,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	effort.SolveSeconds, effort.PrintSeconds = clock.lap(), clock.lap
 	report.Changes, report.Drift = world.Changes, planner.FindDrift(snap, world.Drifted)
 	for _, note := range planner.PriceNotes(report.Plan, catalog) {
-		fmt.Fprintln(stderr, "note:", note)
+		fmt.Fprintln(std.stderr, "note:", note)
 	}
 	if !f.noTimings {
 		report.Effort = &effort
@@ -185,12 +200,12 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 		clock.lap()
 	}
 	for _, t := range report.Plan.Ignored {
-		fmt.Fprintf(stderr, "note: Pod %s/%s: ignored: %s\n", t.Pod.Namespace, t.Pod.Name, strings.Join(t.Why, "; "))
+		fmt.Fprintf(std.stderr, "note: Pod %s/%s: ignored: %s\n", t.Pod.Namespace, t.Pod.Name, strings.Join(t.Why, "; "))
 	}
 	printed := map[string]func(io.Writer) error{
 		"table": forTerminal(report.Table), "wide": forTerminal(report.WideTable), "json": report.JSON, "yaml": asYAML(report.JSON),
 	}
-	if err := printed[f.output.value](stdout); err != nil {
+	if err := printed[f.output.value](std.stdout); err != nil {
 		return err
 	}
 	if len(report.Plan.Rejected) > 0 {

@@ -250,7 +250,7 @@ func TestPlanStatesWhatASmallPlanLeavesUnused(t *testing.T) {
 	stdout, _, err := command(m6iPool+pods, "plan", "-f", "-", "--region", "eu-west-1")
 	flat := strings.Join(strings.Fields(stdout), " ")
 	if err != nil || !strings.Contains(flat, "/h more The bound counts parts of nodes; unused: 0.") ||
-		!strings.Contains(flat, " memory Pods:") || strings.Contains(flat, "% more") {
+		!strings.Contains(flat, " memory --explain-cost shows what makes up the difference Prices:") || strings.Contains(flat, "% more") {
 		t.Errorf("%v:\n%s", err, stdout)
 	}
 }

@@ -101,18 +101,27 @@ func recordingShowCommand() *cobra.Command {
 				return err
 			}
 			defer recording.Close() // nothing was written
-			decision, err := recording.Decision(args[0])
+			page, err := decisionOf(recording, args[0])
 			if err != nil {
 				return err
 			}
-			recording.Account(decision)
-			return writeAs(cmd.OutOrStdout(), output.value, text.Page{Decision: decision})
+			return writeAs(cmd.OutOrStdout(), output.value, page)
 		},
 	}
 	from.bind(cmd)
 	bindOutput(cmd, &output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
 	return cmd
+}
+
+// decisionOf is the decision of an ID, with what it has saved.
+func decisionOf(recording *recorder.Recording, id string) (*text.Page, error) {
+	decision, err := recording.Decision(id)
+	if err != nil {
+		return nil, err
+	}
+	recording.Account(decision)
+	return &text.Page{Decision: decision}, nil
 }
 
 func recordingExportCommand() *cobra.Command {
@@ -167,6 +176,8 @@ func (f *recordedFlags) check(cluster *viewFlags) error {
 		return errors.New("--at needs --recording FILE: a live cluster is only known as it is now")
 	case f.given() && (len(cluster.files) > 0 || cluster.kube.given()):
 		return errors.New("--recording, -f and --kubeconfig: use only one of them")
+	case f.given() && cluster.source.value != pricesAuto:
+		return errors.New("--recording and --prices: use only one of them; a recording has the prices of its controller")
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func TestARecordingShowsWhatWasDecidedAndWhatBecameOfIt(t *testing.T) {
 	expectAll(t, succeed(t, "recording", "list", "-f", firstRecording),
 		"TIME", "OUTCOME", decisions[0].ID, "launch spot ", "no pod needs it, and it costs $", "done after ")
 	expectAll(t, succeed(t, "recording", "show", "-f", firstRecording, decisions[0].ID),
-		"the pod fits on no existing node", "Alternatives:", "chosen", "/h more", "Prices used:", "Outcome:", "registered", "initialized",
+		"the pod fits on no existing node", "Alternatives:", "chosen", "/h more", "Prices: those of the controller", "Outcome:", "registered", "initialized",
 		"dovetail replay FILE --at "+decisions[0].ID)
 	expectAll(t, succeed(t, "recording", "show", "-f", firstRecording, decisions[1].ID),
 		"Delete node ", "Saving", "Budget", "Removes:", "deleting", "terminated")

@@ -12,9 +12,11 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/dovetail-k8s/dovetail/internal/clusters"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/top"
 	"github.com/dovetail-k8s/dovetail/internal/top/live"
 	"github.com/dovetail-k8s/dovetail/internal/top/screen"
@@ -25,6 +27,8 @@ type topFlags struct {
 	viewFlags
 	once   bool
 	output choice
+	// recording has what decisions have saved.
+	recording string
 }
 
 func topCommand() *cobra.Command {
@@ -48,6 +52,7 @@ With several --context or --all-contexts, it shows one table over these clusters
   dovetail top --context production
   dovetail top --all-contexts
   dovetail top -f now.yaml
+  dovetail top --recording decisions.rec
   dovetail top --once -o json`,
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{handlesInterrupt: "the terminal is restored"},
@@ -60,6 +65,8 @@ With several --context or --all-contexts, it shows one table over these clusters
 	}
 	f.bindSeveral(cmd)
 	bindOutput(cmd, &f.output, "table", "json")
+	cmd.Flags().StringVar(&f.recording, "recording", "",
+		"recording of the cluster's controller, for what its decisions have saved: see dovetail recording")
 	cmd.Flags().BoolVar(&f.once, "once", false, "print the state once, as text or JSON, instead of a live screen")
 	return cmd
 }
@@ -77,10 +84,16 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s, so this is the state once, as with --once\n", without)
 		screen = false
 	}
+	if _, err := f.realized(); err != nil { // before anything is shown
+		return err
+	}
 	if !screen { // which shows where prices come from
 		f.source.warnings = cmd.ErrOrStderr()
 	}
 	several, err := f.kube.choose()
+	if err == nil && several != nil {
+		err = namesOneCluster(cmd, "recording")
+	}
 	switch {
 	case err != nil:
 		return misused(cmd, err)
@@ -103,8 +116,43 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		return f.print(cmd, observed, forecast)
 	}
 	return show(cmd, top.NewModel(top.Link{Name: cluster.Name}), func(ctx context.Context, send func(any)) {
+		var watching sync.WaitGroup
+		watching.Go(func() { f.follow(ctx, send) })
 		live.NewWatcher(cluster).Run(ctx, send)
+		watching.Wait()
 	})
+}
+
+// recordingInterval is how often a recording is read again while the screen is shown: as often as the console does.
+const recordingInterval = 10 * time.Second
+
+// follow sends what decisions have saved, until the context is done. A recording that cannot be read any more leaves the last state.
+func (f *topFlags) follow(ctx context.Context, send func(any)) {
+	if f.recording == "" {
+		return
+	}
+	wait.UntilWithContext(ctx, func(context.Context) {
+		if saved, err := f.realized(); err == nil && saved != nil {
+			send(*saved)
+		}
+	}, recordingInterval)
+}
+
+// realized is what the decisions of the last day of the recording have saved; nil without one, or if it is empty.
+func (f *topFlags) realized() (*top.Realized, error) {
+	if f.recording == "" {
+		return nil, nil
+	}
+	recording, err := recorder.Open(f.recording)
+	if err != nil {
+		return nil, fmt.Errorf("--recording: %w", err)
+	}
+	defer recording.Close() // nothing was written
+	if _, _, recorded := recording.Span(); !recorded {
+		return nil, nil
+	}
+	_, saved := recording.Recent()
+	return &top.Realized{Until: saved.Until, HourlySavings: float64(saved.HourlySavings), TotalSavings: float64(saved.Dollars)}, nil
 }
 
 // of selects one of several clusters.
@@ -190,11 +238,15 @@ func (f *topFlags) showFiles(cmd *cobra.Command, screen bool) error {
 		return f.print(cmd, observed, forecast)
 	}
 	m := top.NewModel(observed.Link).Update(observed).Update(top.Predicted{Forecast: forecast})
-	return show(cmd, m, func(context.Context, func(any)) {})
+	return show(cmd, m, f.follow)
 }
 
 func (f *topFlags) print(cmd *cobra.Command, observed top.Observed, forecast *top.Forecast) error {
 	report := top.NewReport(observed, forecast)
+	var err error
+	if report.Realized, err = f.realized(); err != nil {
+		return err
+	}
 	if f.output.value == "json" {
 		return report.JSON(cmd.OutOrStdout())
 	}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -40,8 +39,6 @@ type viewFlags struct {
 	settings settings.Planning
 	// search states how consolidation is searched, by the commands that do.
 	search consolidate.Settings
-	// source states where prices come from.
-	source *priceSource
 	// lifecycle follows the conditions of Nodes about maintenance.
 	lifecycle bool
 }
@@ -62,8 +59,6 @@ func (f *viewFlags) bindView(cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.files, "filename", "f", nil,
 		"file, directory, or - for stdin with a snapshot of a cluster (see dovetail snapshot),\ninstead of a live cluster; can be repeated")
 	f.catalogFlags.bind(cmd)
-	f.source = newPriceSource()
-	f.source.bind(cmd)
 	f.settings.Bind(fs)
 	bindLifecycle(fs, &f.lifecycle)
 }
@@ -113,7 +108,6 @@ func (f *viewFlags) config(ctx context.Context) (inspect.Config, error) {
 	if err != nil {
 		return inspect.Config{}, err
 	}
-	f.source.files = len(f.files) > 0
 	return inspect.Config{
 		Prices: f.prices(ctx), Settings: planning, NominationWindow: nominationWindow, Search: f.search, LifecycleConditions: f.lifecycle,
 	}, nil
@@ -126,7 +120,7 @@ func (f *viewFlags) prices(ctx context.Context) func(*manifest.ClusterState) (in
 		if err != nil {
 			return inspect.Prices{}, err
 		}
-		return f.source.of(ctx, inspect.Prices{Catalog: opened, From: "the catalog file " + f.catalog})
+		return f.priced(ctx, opened, len(f.files) == 0)
 	}
 }
 
@@ -168,6 +162,8 @@ func (f *viewFlags) diagnose(ctx context.Context, clusterName string) (doctor.Re
 type catalogFlags struct {
 	region, catalog string
 	maxInput        sizeLimit
+	// source states where prices come from.
+	source *priceSource
 }
 
 // defaultRegion is the region of plans without a region in flags or inputs.
@@ -187,6 +183,13 @@ func (f *catalogFlags) bind(cmd *cobra.Command) {
 		"region of the built-in catalog of EC2\n(default: that of the nodes and subnets among the inputs, else "+defaultRegion+")",
 	)
 	f.maxInput.bind(fs)
+	f.source = newPriceSource()
+	f.source.bind(cmd)
+}
+
+// priced gives a catalog that was opened the prices of their source. With live, the plan is for a live cluster.
+func (f *catalogFlags) priced(ctx context.Context, opened planner.Catalog, live bool) (inspect.Prices, error) {
+	return f.source.of(ctx, inspect.Prices{Catalog: opened, From: "the catalog file " + f.catalog}, live)
 }
 
 // check validates the flags by themselves.
@@ -200,7 +203,7 @@ func (f *catalogFlags) check() error {
 // open reads the catalog file, or the catalog that ships with the program. The inputs state of which region if no
 // flag does, and whether pods request devices; nil is inputs that state neither.
 func (f *catalogFlags) open(w *manifest.ClusterState, planning settings.Planning) (planner.Catalog, error) {
-	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
+	if info, err := os.Stat(f.catalog); looksLikePath(f.catalog) || (err == nil && !info.IsDir()) {
 		data, err := f.maxInput.read(f.catalog)
 		if err != nil {
 			return nil, fmt.Errorf("--catalog: %w", err)
@@ -217,7 +220,7 @@ func (f *catalogFlags) open(w *manifest.ClusterState, planning settings.Planning
 		if !slices.Contains(offline.Regions(), name) {
 			if name != "" {
 				w.Notes = append(w.Notes, fmt.Sprintf("the nodes and subnets are in region %q, which is not in the catalog: "+
-					"instance types and prices are those of %s. Choose another region with --region, or set your own prices with --catalog", name, defaultRegion))
+					"instance types and prices are those of %s. Choose another region with --region, or set your own prices with --prices or --catalog", name, defaultRegion))
 			}
 			name = defaultRegion
 		}

@@ -21,6 +21,7 @@ var otherMessages = map[string]string{
 	"internal/inspect/nodereport/stages.go":             "conditions, which may name their reason",
 	"internal/aws/launch/fleetrequest.go":               "errors of CreateFleet",
 	"internal/aws/join/console.go":                      "findings in the output of a console",
+	"cmd/dovetail/permission.go":                        "refusals of the API server, which have no field for the verb",
 	"internal/controller/provisioning/invalidclaims.go": "causes of the API server, of which a field may be empty",
 }
 

@@ -58,7 +58,8 @@ func written(t *testing.T, write func(w *strings.Builder) error) string {
 func TestTables(t *testing.T) {
 	costs := func(nodes int, now, consolidated float64) *assess.Report {
 		return &assess.Report{
-			Now: assess.Fleet{Nodes: nodes, Pods: 10 * nodes, MonthlyCost: now},
+			Prices: "the tests",
+			Now:    assess.Fleet{Nodes: nodes, Pods: 10 * nodes, MonthlyCost: now},
 			Outcomes: []assess.Outcome{
 				{Name: assess.Consolidated, MonthlyCost: consolidated, MonthlySavings: now - consolidated},
 				{Name: assess.LowerBound, MonthlyCost: consolidated - 1},
@@ -98,6 +99,8 @@ CONTEXT     NODES  PODS  $/MONTH  CONSOLIDATED   SAVES     %  LOWER BOUND  UNPRI
 production    200  2000  $20,000       $15,000  $5,000  25 %      $14,999         0
 test            5    50     $400          $400   $0.00   0 %         $399         0
 all           205  2050  $20,400       $15,400  $5,000  25 %      $15,398         0
+
+Prices: the tests
 `},
 		{"two contexts of one cluster", written(t, func(w *strings.Builder) error {
 			return clusters.Assess(w, []clusters.Result[assess.Report]{
@@ -112,6 +115,8 @@ admin      200  2000  $20,000       $15,000  $5,000  25 %      $14,999         0
 reader     200  2000  $20,000       $15,000  $5,000  25 %      $14,999         0
 test         5    50     $400          $400   $0.00   0 %         $399         0
 all        205  2050  $20,400       $15,400  $5,000  25 %      $15,398         0
+
+Prices: the tests
 
 Not read: 1 of 4 clusters
   gone: no

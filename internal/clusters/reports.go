@@ -60,12 +60,14 @@ func Assess(w io.Writer, results []Result[assess.Report]) error {
 		sums = sum.cells()
 	}
 	row := func(r *assess.Report) []string { return costsOf(r).cells() }
-	if err := (table[assess.Report]{columns, row, sums}).write(w, results); err != nil || twice == "" {
+	if err := (table[assess.Report]{columns, row, sums, pricesOfAssess}).write(w, results); err != nil || twice == "" {
 		return err
 	}
 	_, err := io.WriteString(w, "\n"+twice)
 	return err
 }
+
+func pricesOfAssess(r *assess.Report) string { return r.Prices }
 
 // costs are in $ a month.
 type costs struct {
@@ -113,7 +115,8 @@ func Top(w io.Writer, results []Result[top.Report]) error {
 		{"AFTER", false},
 		{"LOWER BOUND", false},
 	}
-	return table[top.Report]{columns: columns, row: func(r *top.Report) []string {
+	prices := func(r *top.Report) string { return r.Spend.Prices }
+	return table[top.Report]{columns: columns, prices: prices, row: func(r *top.Report) []string {
 		changes := "?"
 		if r.Forecast != nil {
 			changes = number(len(r.Changes))

@@ -22,6 +22,8 @@ type table[R any] struct {
 	row     func(*R) []string
 	// sums is the last row; nil for none.
 	sums []string
+	// prices states where the prices of a report come from; nil for tables without prices.
+	prices func(*R) string
 }
 
 // write writes a row for each cluster, and a line for each cluster without a report.
@@ -41,6 +43,9 @@ func (t table[R]) write(w io.Writer, results []Result[R]) error {
 			b.WriteString(line + "\n")
 		}
 	}
+	for _, from := range t.sources(results) {
+		fmt.Fprintf(&b, "\n%s%s\n", report.PricesLabel, printable(from))
+	}
 	if failed := Failed(results); failed > 0 {
 		fmt.Fprintf(&b, "\nNot read: %d of %d clusters\n", failed, len(results))
 		for _, r := range results {
@@ -51,6 +56,21 @@ func (t table[R]) write(w io.Writer, results []Result[R]) error {
 	}
 	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
 	return err
+}
+
+// sources returns where prices come from, each once.
+func (t table[R]) sources(results []Result[R]) (out []string) {
+	known := map[string]bool{}
+	for _, r := range results {
+		if r.Report == nil || t.prices == nil {
+			continue
+		}
+		if from := t.prices(r.Report); from != "" && !known[from] {
+			known[from] = true
+			out = append(out, from)
+		}
+	}
+	return out
 }
 
 // printable is text of kubeconfig files and objects, which must not begin a row of its own.

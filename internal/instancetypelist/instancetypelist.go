@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
@@ -116,7 +117,7 @@ func conflict(pool, set requirement.Set) string {
 	}
 	for _, q := range pool.All() {
 		if !requirement.NewSet(q).Overlaps(set) {
-			return "the NodePool requires " + q.String()
+			return "the NodePool requires " + wording.Requirement(q)
 		}
 	}
 	return ""

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -24,7 +25,9 @@ type Report struct {
 	Region, NodePool, NodeClass string
 	// Basis is the source of derived prices, and Currency that of all prices; empty if unknown.
 	Basis, Currency string
-	Entries         []Entry
+	// Prices states where prices come from, PricesProblem why they are not those that were requested, or not all of them; empty if unknown.
+	Prices, PricesProblem string
+	Entries               []Entry
 }
 
 // Names prints the types' names, one per line.
@@ -37,13 +40,13 @@ func (r *Report) Names(w io.Writer) error {
 	return err
 }
 
-// Table prints a line per type.
-func (r *Report) Table(w io.Writer) error { return r.table(w, false) }
+// Table prints a line per type. Where lines have more than width columns, why a type is unavailable is on lines of its own; 0 is no limit.
+func (r *Report) Table(w io.Writer, width int) error { return r.table(w, false, width) }
 
 // WideTable prints a line per type, with all columns.
-func (r *Report) WideTable(w io.Writer) error { return r.table(w, true) }
+func (r *Report) WideTable(w io.Writer) error { return r.table(w, true, 0) }
 
-func (r *Report) table(w io.Writer, wide bool) error {
+func (r *Report) table(w io.Writer, wide bool, width int) error {
 	if len(r.Entries) == 0 {
 		_, err := fmt.Fprintln(w, "no instance type matches")
 		return err
@@ -56,8 +59,7 @@ func (r *Report) table(w io.Writer, wide bool) error {
 	if reasons {
 		columns = append(columns, "UNAVAILABLE")
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(columns, "\t"))
+	rows := [][]string{columns}
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		row := []string{
@@ -72,16 +74,43 @@ func (r *Report) table(w io.Writer, wide bool) error {
 		if reasons {
 			row = append(row, e.Why)
 		}
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		rows = append(rows, row)
 	}
-	if err := t.Flush(); err != nil {
+	if _, err := io.WriteString(w, r.lines(rows, reasons, width)); err != nil {
 		return err
 	}
 	return r.footnotes(w)
 }
 
+// lines are the rows below each other. With reasons, the last column is why a type is unavailable.
+func (r *Report) lines(rows [][]string, reasons bool, width int) string {
+	lines := report.Aligned(rows, nil)
+	wide := slices.ContainsFunc(lines, func(line string) bool { return utf8.RuneCountInString(line) > width })
+	if !reasons || width == 0 || !wide {
+		return strings.Join(lines, "\n") + "\n"
+	}
+	for i := range rows {
+		rows[i] = rows[i][:len(rows[i])-1]
+	}
+	p := report.Page{Width: width}
+	for i, line := range report.Aligned(rows, nil) {
+		p.Printf("%s\n", line)
+		if i > 0 && r.Entries[i-1].Why != "" {
+			p.Indented("  ", r.Entries[i-1].Why)
+		}
+	}
+	return p.String()
+}
+
 // footnotes explains the prices.
 func (r *Report) footnotes(w io.Writer) error {
+	if r.Prices != "" {
+		p := report.Page{Width: report.Width}
+		p.Source(r.Prices, time.Time{})
+		if _, err := p.WriteTo(w); err != nil {
+			return err
+		}
+	}
 	if r.Basis != "" && slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.derived() }) {
 		if _, err := fmt.Fprintf(w, "\n~ marks a derived price, which is in no price list (%s).\n", r.Basis); err != nil {
 			return err
@@ -180,11 +209,15 @@ func (e *Entry) other() string {
 type (
 	// Document is a list for programs.
 	Document struct {
-		Region        string      `json:"region,omitempty"`
-		NodePool      string      `json:"nodePool,omitempty"`
-		NodeClass     string      `json:"nodeClass,omitempty"`
-		Basis         string      `json:"priceBasis,omitempty"` // of derived prices
-		Currency      string      `json:"currency,omitempty"`
+		Region    string `json:"region,omitempty"`
+		NodePool  string `json:"nodePool,omitempty"`
+		NodeClass string `json:"nodeClass,omitempty"`
+		Basis     string `json:"priceBasis,omitempty"` // of derived prices
+		Currency  string `json:"currency,omitempty"`
+		// Prices states where prices come from.
+		Prices string `json:"prices,omitempty"`
+		// PricesProblem states why they are not those that were requested, or not all of them.
+		PricesProblem string      `json:"pricesProblem,omitempty"`
 		InstanceTypes []entryJSON `json:"instanceTypes"`
 	}
 	entryJSON struct {
@@ -219,6 +252,8 @@ func (r *Report) JSON(w io.Writer) error {
 		NodeClass:     r.NodeClass,
 		Basis:         r.Basis,
 		Currency:      r.Currency,
+		Prices:        r.Prices,
+		PricesProblem: r.PricesProblem,
 		InstanceTypes: make([]entryJSON, len(r.Entries)),
 	}
 	for i := range r.Entries {

@@ -367,12 +367,15 @@ func (p *Plan) ValuesFile(w io.Writer) error {
 	return err
 }
 
-// Text writes the steps with their commands, and the values.
-func (p *Plan) Text(w io.Writer) error {
+// Text writes the steps with their commands, and the values. With a width, prose of more columns is folded; commands never are, since
+// people copy them.
+func (p *Plan) Text(w io.Writer, width int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Takeover of cluster %s from Karpenter %s (%s)\n", oneLine(p.Cluster), p.Karpenter.Version, p.Karpenter.Object())
 	for n, step := range p.Steps {
-		fmt.Fprintf(&b, "\n%d. %s\n   %s\n", n+1, step.Name, step.Why)
+		why := report.Page{Width: width}
+		why.Labeled("   ", "   ", step.Why)
+		fmt.Fprintf(&b, "\n%d. %s\n%s", n+1, step.Name, why.String())
 		for _, command := range step.Commands {
 			fmt.Fprintf(&b, "   $ %s\n", command)
 		}

@@ -56,7 +56,7 @@ func TestPlan(t *testing.T) {
 	f.Denied = []rolecheck.Denied{{Sid: "AllowAdoptionOfInstances"}}
 	p := plan(t, f, Tools{Charts: "deploy/chart"})
 	var out, values bytes.Buffer
-	if err := p.Text(&out); err != nil {
+	if err := p.Text(&out, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.ValuesFile(&values); err != nil {
@@ -123,7 +123,7 @@ func neverRuns(t *testing.T, ran, evil string) {
 		}
 	}
 	var text, values bytes.Buffer
-	if err := errors.Join(p.Text(&text), p.ValuesFile(&values)); err != nil {
+	if err := errors.Join(p.Text(&text, 0), p.ValuesFile(&values)); err != nil {
 		t.Fatal(err)
 	}
 	var read Values
@@ -144,7 +144,7 @@ func TestNoCredentialIsPrinted(t *testing.T) {
 	f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"--license=" + secret}
 	var text, document, report bytes.Buffer
 	p := plan(t, f, Tools{})
-	if err := errors.Join(p.Text(&text), p.JSON(&document), json.NewEncoder(&report).Encode(Run(f))); err != nil {
+	if err := errors.Join(p.Text(&text, 0), p.JSON(&document), json.NewEncoder(&report).Encode(Run(f))); err != nil {
 		t.Fatal(err)
 	}
 	if all := text.String() + document.String() + report.String(); strings.Contains(all, secret) {
@@ -333,6 +333,32 @@ func TestValuesKeepWhatIsNoSetting(t *testing.T) {
 	} {
 		if !strings.Contains(out.String(), words) {
 			t.Errorf("no %q in:\n%s", words, out.String())
+		}
+	}
+}
+
+// In a narrow terminal, prose is folded, and commands stay as they are typed.
+func TestAPlanFitsANarrowTerminal(t *testing.T) {
+	f := sound(t)
+	p := plan(t, f, Tools{Charts: "deploy/chart"})
+	var out, folded bytes.Buffer
+	if err := errors.Join(p.Text(&out, 0), p.Text(&folded, 80)); err != nil {
+		t.Fatal(err)
+	}
+	steps, _, _ := strings.Cut(folded.String(), "\nHand back")
+	for line := range strings.Lines(steps) {
+		if !strings.Contains(line, "$ ") && len(line) > 81 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if strings.Join(strings.Fields(out.String()), " ") != strings.Join(strings.Fields(folded.String()), " ") {
+		t.Error("folded, the plan has other words")
+	}
+	for _, step := range p.Steps {
+		for _, command := range step.Commands {
+			if !strings.Contains(folded.String(), "   $ "+command+"\n") {
+				t.Errorf("the command is not whole: %s", command)
+			}
 		}
 	}
 }

@@ -69,7 +69,9 @@ func (a *assembly) wireNodeClaims() error {
 		},
 	)
 	return errors.Join(err, a.addHeldLoops(
-		&adoption.Loop{Client: c, Cloud: instances("nodeclaim.adoption"), Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&adoption.Loop{
+			Client: c, Cloud: instances("nodeclaim.adoption"), Events: a.events, Metrics: a.metrics, Log: log, Now: now, Recorder: a.recorder,
+		},
 		&garbagecollection.Instances{
 			Client: c, Guard: a.deletions.Guard,
 			Live: live, Cloud: launched("instance.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,

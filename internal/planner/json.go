@@ -23,6 +23,9 @@ import (
 // Report is a plan, with the effort to make it.
 type Report struct {
 	Plan schedule.Plan
+	// Prices states where prices come from; it is not printed if empty. PricesProblem states why they are not those that were requested, or
+	// not all of them.
+	Prices, PricesProblem string
 	// Changes are the workloads supplied beside a snapshot, Drift the nodes that drift by what was supplied; nil if
 	// there are none.
 	Changes []manifest.Change
@@ -103,6 +106,12 @@ func (r *Report) JSON(w io.Writer) error {
 	if r.RuleCosts != nil {
 		p.text(",\n  \"ruleCosts\": ")
 		p.value("  ", newRuleCosts(r.RuleCosts))
+	}
+	for _, of := range [][2]string{{"prices", r.Prices}, {"pricesProblem", r.PricesProblem}} {
+		if of[1] != "" {
+			p.text(",\n  \"" + of[0] + "\": ")
+			p.value("  ", of[1])
+		}
 	}
 	p.text(",\n  \"stats\": ")
 	stats, err := r.stats()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/attribution"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
@@ -93,7 +94,9 @@ func (r *Report) launches(p *report.Page) {
 	names := r.resources()
 	var rows [][]string
 	var details []string
-	for _, l := range r.launchGroups() {
+	groups := r.launchGroups()
+	cheapest := cheapestOfSame(groups)
+	for _, l := range groups {
 		rows = append(
 			rows,
 			[]string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)},
@@ -107,6 +110,9 @@ func (r *Report) launches(p *report.Page) {
 		detail := p.Part()
 		detail.List(below, uses)
 		detail.List(below, append([]string{"for " + l.who[0]}, l.who[1:]...))
+		if why := l.dearerThan(cheapest[l.same()]); why != "" {
+			detail.Indented(below, why)
+		}
 		details = append(details, detail.String())
 	}
 	p.Section("Nodes to launch", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details...)
@@ -342,18 +348,25 @@ func (r *Report) total(p *report.Page) {
 	}
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
 		p.Printf("Bound: %s, which no plan can beat; %s\n", report.Hourly(bound), r.gap(total, bound))
+		if total-bound >= attribution.LeastCost && r.RuleCosts == nil {
+			p.Printf("       --explain-cost shows what makes up the difference\n")
+		}
 	}
 	r.ruleCosts(p)
+	if r.Prices != "" {
+		p.Prices(r.Prices)
+	}
 	p.Printf("Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
-		p.Printf("Took:  %.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory\n",
+		p.Labeled("Took:  ", "       ", fmt.Sprintf(
+			"%.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory",
 			e.ReadSeconds,
 			e.CompileSeconds,
 			e.SolveSeconds,
 			pace(r.Plan.Stats, e),
 			e.PrintSeconds(),
 			e.PeakRSS()>>20,
-		)
+		))
 	}
 }
 

@@ -12,7 +12,7 @@ type Decision struct {
 	// Pass is the pass that decided it.
 	Pass string    `json:"pass"`
 	At   time.Time `json:"at"`
-	// Kind is launch, or the reason of a disruption in lower case. In JSON, kind is that of the document.
+	// Kind is launch, adoption, or the reason of a disruption in lower case. In JSON, kind is that of the document.
 	Kind     string `json:"type"`
 	NodePool string `json:"nodePool,omitempty"`
 	// What was decided, and Why, in a line each.
@@ -182,4 +182,6 @@ const (
 	StepDrained     StepKind = "drained"
 	StepDetached    StepKind = "volumes detached"
 	StepTerminated  StepKind = "terminated"
+	// StepAdopted and StepFailed are of each instance that a decision adopts.
+	StepAdopted StepKind = "adopted"
 )

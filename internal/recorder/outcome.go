@@ -28,6 +28,9 @@ func (d *Decision) setSteps(steps []Step) {
 // outcome follows from the steps: the node that a launch is for is initialized, those that a disruption removes are terminated. The
 // time is zero while the decision is in progress.
 func (d *Decision) outcome() (Outcome, time.Time) {
+	if d.Kind == KindAdoption {
+		return d.adopted()
+	}
 	if d.Kind != KindLaunch {
 		if at, gone := d.terminated(); gone {
 			return OutcomeDone, at
@@ -39,6 +42,26 @@ func (d *Decision) outcome() (Outcome, time.Time) {
 		}
 	}
 	return OutcomeInProgress, time.Time{}
+}
+
+// adopted is the outcome of an adoption. What could not be adopted is tried again.
+func (d *Decision) adopted() (out Outcome, last time.Time) {
+	out = OutcomeInProgress
+	failed := map[string]bool{}
+	for _, s := range d.Steps {
+		switch s.What {
+		case StepAdopted:
+			out, last = OutcomeDone, s.At
+			delete(failed, s.Object)
+		case StepFailed:
+			last = s.At
+			failed[s.Object] = true
+		}
+	}
+	if len(failed) > 0 {
+		out = OutcomeFailed
+	}
+	return out, last
 }
 
 type decisionEnd struct {
@@ -71,7 +94,7 @@ func (d *Decision) terminated() (last time.Time, all bool) {
 // stepOrder is the order of steps within a second, which is how precise the times of conditions are.
 var stepOrder = []StepKind{
 	StepValidated, StepRejected, StepCreated, StepStarted, StepFailed, StepRolledBack, StepLaunched, StepWaiting, StepRegistered,
-	StepInitialized, StepDeleting, StepDrained, StepDetached, StepTerminated,
+	StepInitialized, StepAdopted, StepDeleting, StepDrained, StepDetached, StepTerminated,
 }
 
 // sortedSteps sorts steps by time and drops repeated ones: a process that starts anew records the conditions of claims again.

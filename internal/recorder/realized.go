@@ -83,7 +83,7 @@ func (d *Decision) realized() *Realized {
 
 // command is a decision that has removed its nodes, if all of their prices, and those of the instances that it launched, are known.
 func (d *Decision) command(launched []Instance) (c savings.Command, known bool) {
-	if d.Kind == KindLaunch || d.Outcome != OutcomeDone || len(launched) < len(d.Launches) {
+	if d.Kind == KindLaunch || len(d.Removes) == 0 || d.Outcome != OutcomeDone || len(launched) < len(d.Launches) {
 		return c, false
 	}
 	c.ID = d.ID
@@ -145,6 +145,20 @@ func Account(decisions []Decision, now time.Time) Saved {
 		}
 	}
 	return savedOf(&ledger, now)
+}
+
+// Recently is how far back lists of decisions reach by default: the night and the day before it.
+const Recently = 24 * time.Hour
+
+// Recent returns the decisions of the last day of the recording, without alternatives and prices, and what they have saved together until
+// its end.
+func (r *Recording) Recent() ([]Decision, Saved) {
+	_, end, ok := r.Span()
+	if !ok {
+		return nil, Account(nil, end)
+	}
+	decisions, _ := r.Decisions(Selection{From: end.Add(-Recently), Brief: true})
+	return decisions, Account(decisions, end)
 }
 
 func savedOf(ledger *savings.Ledger, now time.Time) Saved {

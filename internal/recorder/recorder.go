@@ -85,7 +85,8 @@ type source struct {
 	facts   *cluster.Facts
 }
 
-// job is what the writer writes: a part, and the decisions in it. Done is closed once it is written, or lost.
+// job is what the writer writes: a part, and the decisions in it, which are alone if the part is nil. Done is closed once it is written,
+// or lost.
 type job struct {
 	part      *part
 	decisions []Decision
@@ -144,7 +145,7 @@ func (r *Recorder) Step(s Step) {
 	}
 }
 
-// enqueue hands a part and decisions to the writer. It returns nil if there is no room, or recording pauses.
+// enqueue hands a part, which may be nil, and decisions to the writer. It returns nil if there is no room, or recording pauses.
 func (r *Recorder) enqueue(p *part, decisions []Decision) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +158,7 @@ func (r *Recorder) enqueue(p *part, decisions []Decision) *job {
 		r.cfg.Metrics.drop("pass", "queue")
 		return nil
 	}
-	if p.number == 0 {
+	if p != nil && p.number == 0 {
 		if r.restart {
 			r.tracker.forget()
 			r.restart = false
@@ -235,7 +236,7 @@ func (r *Recorder) write(j *job) {
 	defer close(j.done) // while it is locked: see hung
 	r.pending--
 	r.hanging = false
-	if j.part.changes.keyframe {
+	if j.part != nil && j.part.changes.keyframe {
 		r.keyframes--
 	}
 	r.restart = r.restart || due && r.keyframes == 0

@@ -100,7 +100,9 @@ func (w *writer) write(j *job) (keyframe bool, err error) {
 			w.broken, keyframe, err = true, true, fmt.Errorf("%w: %v\n%s", errDefect, panicked, debug.Stack())
 		}
 	}()
-	err = w.writePart(j.part)
+	if j.part != nil {
+		err = w.writePart(j.part)
+	}
 	if err == nil || errors.Is(err, errBroken) { // decisions can be read without what the pass saw
 		err = errors.Join(err, w.writeDecisions(j.decisions))
 	}

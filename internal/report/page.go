@@ -162,11 +162,19 @@ func (p *Page) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Source prints where prices come from, and when the cluster was read; files may not state it.
+// PricesLabel begins the line that states where prices come from, in every command.
+const PricesLabel = "Prices: "
+
+// Prices prints where prices come from.
+func (p *Page) Prices(from string) {
+	p.Labeled(PricesLabel, spaces("", len(PricesLabel)), cmp.Or(from, "of an unknown source"))
+}
+
+// Source prints where prices come from, after an empty line, and when the cluster was read; files may not state it.
 func (p *Page) Source(prices string, at time.Time) {
-	text := "Prices are of " + cmp.Or(prices, "an unknown source")
+	p.Blank()
+	p.Prices(prices)
 	if !at.IsZero() {
-		text += "; read at " + at.Format("2006-01-02 15:04:05 UTC")
+		p.Labeled("Read:   ", "", at.Format("2006-01-02 15:04:05 UTC"))
 	}
-	p.Heading("%s", text)
 }

@@ -258,7 +258,8 @@ func TestText(t *testing.T) {
 	if err := r.Text(&out); err != nil {
 		t.Fatal(err)
 	}
-	want := `Since 2026-08-21T11:00:00Z (1h0m0s, 720 passes), until 2026-08-21T12:00:00Z. Prices in $.
+	want := `Since 2026-08-21T11:00:00Z (1h0m0s, 720 passes), until 2026-08-21T12:00:00Z.
+Prices: those of the controller in shadow mode, in $.
 
                   DOVETAIL      ACTING
 launched nodes           3           4

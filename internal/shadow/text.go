@@ -15,8 +15,9 @@ const shownActions = 10
 // Text writes the report for people.
 func (r Report) Text(w io.Writer) error {
 	t := &textWriter{w: w}
-	t.line("Since %s (%s, %d passes), until %s. Prices in $.", r.Since.UTC().Format(time.RFC3339), r.At.Sub(r.Since).Round(time.Second),
+	t.line("Since %s (%s, %d passes), until %s.", r.Since.UTC().Format(time.RFC3339), r.At.Sub(r.Since).Round(time.Second),
 		r.Passes, r.At.UTC().Format(time.RFC3339))
+	t.line("Prices: those of the controller in shadow mode, in $.")
 	t.line("")
 	t.totals(r)
 	if r.RemovedByBoth > 0 {

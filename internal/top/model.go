@@ -22,6 +22,13 @@ type (
 	}
 	// Predicted is a new forecast.
 	Predicted struct{ *Forecast }
+	// Realized is what the decisions of a recording have saved until a time: in $/h now, and in $ in all. Both are negative if replacements
+	// cost more than what they replace.
+	Realized struct {
+		Until         time.Time `json:"until"`
+		HourlySavings float64   `json:"hourlySavings"`
+		TotalSavings  float64   `json:"totalSavings"`
+	}
 	// Tick is the time, for ages.
 	Tick time.Time
 )
@@ -75,6 +82,8 @@ type Model struct {
 	// fleet is the observed one with the forecast; nil before the first.
 	fleet    *Fleet
 	forecast *Forecast
+	// realized is zero without a recording.
+	realized Realized
 
 	view    view
 	open    []place
@@ -121,6 +130,8 @@ func (m Model) Update(message any) Model {
 	case Predicted:
 		m.forecast = message.Forecast
 		m.observe(m.observed)
+	case Realized:
+		m.realized = message
 	case Tick:
 		m.now = time.Time(message)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
@@ -247,4 +248,36 @@ func TestPicture(t *testing.T) {
 			"request, price, age and state.",
 	}
 	golden(t, "../../../docs/pictures/top.svg", string(p.SVG()))
+}
+
+// With the width of a terminal, no line is wider.
+func TestTheStateOnceFitsANarrowTerminal(t *testing.T) {
+	report := NewReport(sampleObserved(), sampleForecast())
+	report.Pending[0].Why = "NodePool general has no instance type with nvidia.com/gpu: it allows only instance category in (c, m, r)"
+	var text bytes.Buffer
+	if err := report.Text(&text, 80); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if columns := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns > 80 {
+			t.Errorf("%d columns: %s", columns, line)
+		}
+	}
+}
+
+// Prices that fall back are a line on the screen, and so is what decisions have saved.
+func TestTheScreenHasABannerForPricesAndSavings(t *testing.T) {
+	m := sampleModel(100, 24)
+	if got := screenOf(m); strings.Contains(got, "cannot be read") || strings.Contains(got, "saved by decisions") {
+		t.Fatalf("before:\n%s", got)
+	}
+	o := sampleObserved()
+	o.PricesProblem = "prices of the account cannot be read: no credentials"
+	m = m.Update(o).Update(Realized{Until: now, HourlySavings: 1.5, TotalSavings: 12.25})
+	got := screenOf(m)
+	for _, want := range []string{" ! prices of the account cannot be read: no credentials\n", ": $12.25, and $1.5000/h now\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the screen lacks %q:\n%s", want, got)
+		}
+	}
 }

@@ -29,6 +29,8 @@ type Report struct {
 	Forecast *Forecast `json:"forecast"`
 	// Missing are permissions and kinds that are missing, with what is not shown for it.
 	Missing []string `json:"missing"`
+	// Realized is what decisions have saved; null without a recording.
+	Realized *Realized `json:"realized,omitempty"`
 }
 
 // PodReport is a pending pod.
@@ -87,6 +89,9 @@ func (r *Report) Text(w io.Writer, width int) error {
 	out.printf("cpu %s of %s requested, memory %s of %s\n",
 		r.CPU.percent(), cores(r.CPU.Allocatable), r.Memory.percent(), bytesOf(r.Memory.Allocatable))
 	r.spendText(out)
+	if r.Realized != nil {
+		out.printf("%s\n", r.Realized.text())
+	}
 	for _, missing := range r.Missing {
 		out.printf("missing: %s\n", clean(missing))
 	}
@@ -94,9 +99,11 @@ func (r *Report) Text(w io.Writer, width int) error {
 	printTable(out, nodeColumns(r.At, ungroup, r.Nodes), r.Nodes)
 	if len(r.Pending) > 0 {
 		out.printf("\nPending pods\n")
+		lines := report.Page{Width: out.width}
 		for _, p := range r.Pending {
-			out.printf("  %s  %s  %s\n", clean(p.Namespace+"/"+p.Name), age(r.At, p.Created), clean(p.Why))
+			lines.Labeled(fmt.Sprintf("  %s  %s  ", clean(p.Namespace+"/"+p.Name), age(r.At, p.Created)), "    ", clean(p.Why))
 		}
+		out.printf("%s", lines.String())
 	}
 	if len(r.Changes) > 0 {
 		out.printf("\nPlanned changes\n")
@@ -116,12 +123,18 @@ func (r *Report) spendText(out *printer) {
 	if r.Spend.LowerBound != nil {
 		text += fmt.Sprintf(", lower bound %s", dollars(*r.Spend.LowerBound))
 	}
-	if r.Spend.Prices != "" {
-		text += fmt.Sprintf(" (prices: %s)", clean(r.Spend.Prices))
-	}
 	lines := report.Page{Width: out.width}
 	lines.Line("%s", text)
+	if r.Spend.Prices != "" {
+		lines.Prices(clean(r.Spend.Prices))
+	}
 	out.printf("%s", lines.String())
+}
+
+// text is the same as that of the lists of decisions.
+func (r *Realized) text() string {
+	return fmt.Sprintf("saved by decisions of the day until %s: %s, and %s now", r.Until.UTC().Format(time.RFC3339),
+		report.Grouped(r.TotalSavings, 2), report.Hourly(r.HourlySavings))
 }
 
 func printTable[T any](out *printer, columns []column[T], rows []T) {

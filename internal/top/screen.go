@@ -197,6 +197,12 @@ func (m *Model) banners() (out []line) {
 		text := fmt.Sprintf("! stale for %s: the API server does not answer. %s", age(m.now, l.Lost), l.LostWhy)
 		out = append(out, words("1;31", " "+cut(clean(text), m.width-2)))
 	}
+	if l := m.observed.PricesProblem; l != "" {
+		out = append(out, words(warn, " "+cut(clean("! "+l), m.width-2)))
+	}
+	if !m.realized.Until.IsZero() {
+		out = append(out, words(faint, " "+cut(m.realized.text(), m.width-2)))
+	}
 	if l.Loading != "" && m.fleet != nil {
 		out = append(out, words(warn, " "+l.Loading))
 	}

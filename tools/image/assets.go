@@ -35,10 +35,8 @@ func buildRelease(ctx context.Context, o options, out io.Writer) error {
 	if err := checkToolchain(o.root); err != nil {
 		return err
 	}
-	for _, platform := range o.platforms {
-		if !slices.Contains(product.platforms, platform) {
-			return fmt.Errorf("-platforms: %q is not one of %s", platform, strings.Join(product.platforms, ", "))
-		}
+	if err := o.checkPlatforms(product.platforms); err != nil {
+		return err
 	}
 	r, err := readRelease(ctx, o.root)
 	if err != nil {
@@ -54,10 +52,7 @@ func buildRelease(ctx context.Context, o options, out io.Writer) error {
 			return err
 		}
 	}
-	if err := progress("image"); err != nil {
-		return err
-	}
-	digest, err := all.addImage(ctx, r, o)
+	image, err := all.addImage(ctx, r, o, progress)
 	if err != nil {
 		return err
 	}
@@ -71,8 +66,8 @@ func buildRelease(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\n%s\nversion  %s\nimage    %s:%s@%s\nfiles    %s\nsha256   %s of %s\n",
-		strings.TrimSpace(sums), r.version, repository, r.tag(), digest, filepath.Clean(o.out), digestOf([]byte(sums)), checksumsName)
+	_, err = fmt.Fprintf(out, "\n%s\nversion  %s\nimage    %s\nfiles    %s\nsha256   %s of %s\n",
+		strings.TrimSpace(sums), r.version, image, filepath.Clean(o.out), digestOf([]byte(sums)), checksumsName)
 	return err
 }
 
@@ -99,30 +94,37 @@ func (a assets) addArchives(ctx context.Context, r release, p program, o options
 	return nil
 }
 
-// addImage adds the image as an archive, and the SBOM of each of its platforms.
-func (a assets) addImage(ctx context.Context, r release, o options) (v1.Hash, error) {
+// addImage adds the image as an archive, and the SBOM of each of its platforms, and returns its reference. Without any platform of an
+// image, it adds none, and returns so in words.
+func (a assets) addImage(ctx context.Context, r release, o options, progress func(string) error) (string, error) {
+	platforms := slices.DeleteFunc(slices.Clone(imagePlatforms), func(p string) bool { return !slices.Contains(o.platforms, p) })
+	if len(platforms) == 0 {
+		return "none: -platforms has neither " + strings.Join(imagePlatforms, " nor "), nil
+	}
+	if err := progress("image"); err != nil {
+		return "", err
+	}
 	temp, err := os.MkdirTemp("", "dovetail-release-")
 	if err != nil {
-		return v1.Hash{}, err
+		return "", err
 	}
 	defer os.RemoveAll(temp) // nothing that is needed
-	platforms := slices.DeleteFunc(slices.Clone(imagePlatforms), func(p string) bool { return !slices.Contains(o.platforms, p) })
 	digest, err := r.build(ctx, options{o.root, filepath.Join(temp, "image"), platforms})
 	if err != nil {
-		return digest, err
+		return "", err
 	}
 	for name, file := range map[string]string{imageArchiveName: archiveName, "dovetail-image.digest": digestName} {
 		if a[name], err = os.ReadFile(filepath.Join(temp, "image", file)); err != nil {
-			return digest, err
+			return "", err
 		}
 	}
 	for _, platform := range platforms {
 		name := strings.ReplaceAll(platform, "/", "-") + ".spdx.json"
 		if a["dovetail-image-"+name], err = os.ReadFile(filepath.Join(temp, "image", "sbom-"+name)); err != nil {
-			return digest, err
+			return "", err
 		}
 	}
-	return digest, nil
+	return fmt.Sprintf("%s:%s@%s", repository, r.tag(), digest), nil
 }
 
 // addCharts adds the charts, each as helm package would write it, and all of them as an OCI archive.

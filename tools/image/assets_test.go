@@ -204,3 +204,27 @@ func TestAssetsAreWritten(t *testing.T) {
 		t.Errorf("the installer cannot be run: %v", err)
 	}
 }
+
+// A release for platforms without an image has none, and reports it. Other commands and unknown platforms are errors before anything is built.
+func TestPlatformsWithoutAnImage(t *testing.T) {
+	a := assets{}
+	said, err := a.addImage(t.Context(), current(t), options{root: root, platforms: []string{"darwin/arm64", "windows/amd64"}}, func(what string) error {
+		t.Errorf("builds %s", what)
+		return nil
+	})
+	if err != nil || said != "none: -platforms has neither linux/amd64 nor linux/arm64" || len(a) > 0 {
+		t.Errorf("%q, %v, files %q", said, err, slices.Collect(maps.Keys(a)))
+	}
+	for args, want := range map[string]string{
+		"build -platforms darwin/arm64":              `"darwin/arm64" is not one of linux/amd64, linux/arm64`,
+		"build -platforms linux/amd64,linux/amd64":   `"linux/amd64" is named twice`,
+		"verify -platforms darwin/arm64":             `"darwin/arm64" is not one of linux/amd64, linux/arm64`,
+		"release -platforms plan9/386":               `"plan9/386" is not one of linux/amd64`,
+		"release -platforms linux/amd64,linux/amd64": `"linux/amd64" is named twice`,
+		"release -platforms ,":                       `"" is not one of`,
+	} {
+		if err := run(t.Context(), strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("image %s: %v, want %q", args, err, want)
+		}
+	}
+}

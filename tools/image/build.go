@@ -28,7 +28,7 @@ const (
 
 // build builds the image, and prints its digest and where it is.
 func build(ctx context.Context, o options, out io.Writer) error {
-	if err := checkToolchain(o.root); err != nil {
+	if err := errors.Join(o.checkPlatforms(imagePlatforms), checkToolchain(o.root)); err != nil {
 		return err
 	}
 	r, err := readRelease(ctx, o.root)

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -71,30 +70,6 @@ func TestKrewAcceptsTheManifest(t *testing.T) {
 	cmd.Dir, cmd.Env = filepath.Join(root, "tools", "ci"), append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// Homebrew installs, on each system and processor, the archive that is meant, with its checksum.
-func TestFormula(t *testing.T) {
-	text := filled(t, formulaName)
-	if !strings.Contains(text, `version "0.1.0"`) || strings.Contains(text, "{{") {
-		t.Errorf("not filled:\n%s", text)
-	}
-	blocks := regexp.MustCompile(`on_(macos|linux) do|on_(arm|intel) do\s+url "([^"]+)"\s+sha256 "([0-9a-f]+)"\s+end`)
-	system, found := "", 0
-	for _, m := range blocks.FindAllStringSubmatch(text, -1) {
-		if m[1] != "" {
-			system = map[string]string{"macos": "darwin", "linux": "linux"}[m[1]]
-			continue
-		}
-		found++
-		archive := product.archive(system + "/" + map[string]string{"arm": "arm64", "intel": "amd64"}[m[2]])
-		if m[3] != sourceURL+"/releases/download/v0.1.0/"+archive || m[4] != sumsOf(product.platforms)[archive] {
-			t.Errorf("%s, %s: %s with %s", system, m[2], m[3], m[4])
-		}
-	}
-	if found != 4 {
-		t.Errorf("%d archives, want 4", found)
 	}
 }
 

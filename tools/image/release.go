@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,22 @@ import (
 type options struct {
 	root, out string
 	platforms []string
+}
+
+// checkPlatforms is an error if a platform is not one of those that can be built for, or is named twice, or there is none.
+func (o options) checkPlatforms(known []string) error {
+	for i, platform := range o.platforms {
+		if !slices.Contains(known, platform) {
+			return fmt.Errorf("-platforms: %q is not one of %s", platform, strings.Join(known, ", "))
+		}
+		if slices.Contains(o.platforms[:i], platform) {
+			return fmt.Errorf("-platforms: %q is named twice", platform)
+		}
+	}
+	if len(o.platforms) == 0 {
+		return errors.New("-platforms: there is none")
+	}
+	return nil
 }
 
 // release is what an image is built from: everything that its digest depends on, besides the sources.

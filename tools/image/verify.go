@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +12,7 @@ import (
 
 // verify builds the image again from a copy of the sources in another directory, with an empty build cache, and compares digests.
 func verify(ctx context.Context, o options, out io.Writer) error {
-	if err := checkToolchain(o.root); err != nil {
+	if err := errors.Join(o.checkPlatforms(imagePlatforms), checkToolchain(o.root)); err != nil {
 		return err
 	}
 	want, err := os.ReadFile(filepath.Join(o.out, digestName))

@@ -6,6 +6,7 @@
 package adoption
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 const (
@@ -57,6 +59,17 @@ type Loop struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// Recorder records adoptions as decisions.
+	Recorder *recorder.Recorder
+
+	// attempts are the instances that are not adopted yet, by ID.
+	attempts map[string]attempt
+}
+
+// attempt is that to adopt an instance: the decision, and whether it has failed.
+type attempt struct {
+	decision string
+	failed   bool
 }
 
 // NeedLeaderElection makes sure that only one process adopts.
@@ -122,16 +135,53 @@ func countOwners(instances []cloudprovider.Instance, now time.Time) census {
 }
 
 func (l *Loop) adopt(ctx context.Context, instances []cloudprovider.Instance) error {
+	l.decide(instances)
 	var errs []error
 	for _, i := range instances {
-		if err := l.Cloud.Adopt(ctx, i); err != nil {
+		err := l.Cloud.Adopt(ctx, i)
+		l.record(i, err)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		l.Metrics.Adopted.Inc()
-		l.Log.Info("adopted instance", "provider-id", i.ProviderID)
+		l.Log.Info("adopted instance", "provider-id", i.ProviderID, "decision-id", l.attempts[i.ID].decision)
 	}
 	return errors.Join(errs...)
+}
+
+// decide records the decision to adopt those instances that no pass before has tried to adopt.
+func (l *Loop) decide(instances []cloudprovider.Instance) {
+	now := make(map[string]attempt, len(instances))
+	var fresh []string
+	for _, i := range instances {
+		if known, tried := l.attempts[i.ID]; tried {
+			now[i.ID] = known
+		} else {
+			fresh = append(fresh, i.ID)
+		}
+	}
+	if len(fresh) > 0 {
+		id := l.Recorder.Decide(recorder.AdoptionDecision(len(fresh)))
+		for _, instance := range fresh {
+			now[instance] = attempt{decision: id}
+		}
+	}
+	l.attempts = now
+}
+
+// record records what became of the adoption of an instance: that it failed, once.
+func (l *Loop) record(i cloudprovider.Instance, failure error) {
+	try := l.attempts[i.ID]
+	step := recorder.Step{Decision: try.decision, What: recorder.StepAdopted, Object: cmp.Or(i.NodeClaim, i.ID), Message: i.ProviderID}
+	if failure != nil {
+		if try.failed {
+			return
+		}
+		step.What, step.Message = recorder.StepFailed, i.ProviderID+": "+failure.Error()
+		l.attempts[i.ID] = attempt{try.decision, true}
+	}
+	l.Recorder.Step(step)
 }
 
 // report publishes events and maintains the condition on every NodePool.

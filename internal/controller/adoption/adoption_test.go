@@ -2,6 +2,7 @@ package adoption
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ type ec2 struct {
 	instances []cloudprovider.Instance
 	adopted   []string
 	err       error
+	// refused are errors by instance.
+	refused map[string]error
 }
 
 func (e *ec2) List(context.Context) ([]cloudprovider.Instance, error) {
@@ -31,8 +34,8 @@ func (e *ec2) List(context.Context) ([]cloudprovider.Instance, error) {
 }
 
 func (e *ec2) Adopt(_ context.Context, i cloudprovider.Instance) error {
-	if e.err != nil {
-		return e.err
+	if err := errors.Join(e.refused[i.ID], e.err); err != nil {
+		return err
 	}
 	e.adopted = append(e.adopted, i.ID)
 	for n := range e.instances {

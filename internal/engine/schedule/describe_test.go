@@ -156,7 +156,7 @@ func TestReasonMessages(t *testing.T) {
 		}},
 		{"a resource that only others have", World([]snapshot.Pool{Pool("gpu", []catalogType{Type("g", 1, "cpu", "8", "memory", "32Gi",
 			"nvidia.com/gpu", "1")}, PoolTaint("gpu", noPlace)), Pool("plain", Types())}, Pod("a", Requests("nvidia.com/gpu", "1"))), []string{
-			"plain: Resources: the pod needs 1 nvidia.com/gpu, which no instance type that suits it has",
+			"plain: Resources: the pod needs nvidia.com/gpu, and no instance type that suits it otherwise has any",
 			"gpu: Taints: fits g in z1, but the pod does not tolerate taint gpu:NoSchedule",
 		}},
 		{"a limit", World(pool(Limit("cpu", "4")), Pod("a", Requests("cpu", "3")), Pod("b", Requests("cpu", "3"))), []string{

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
@@ -90,7 +91,7 @@ func Reason(r rejection.Reason) string { return LabelKeys.Reason(r) }
 
 // Reason is the sentence of a reason, with where the pod would fit.
 func (s Style) Reason(r rejection.Reason) string {
-	text := s.Clause(r).String()
+	text := s.Clause(r).String() + allow(r)
 	switch {
 	case r.Nearest == nil:
 	case r.Together > 1:
@@ -190,6 +191,10 @@ func LabelWord(key string) string {
 		return "architecture"
 	case corev1.LabelInstanceTypeStable:
 		return "instance type"
+	case awsv1.LabelInstanceCategory:
+		return "instance category"
+	case awsv1.LabelInstanceFamily:
+		return "instance family"
 	}
 	return key
 }

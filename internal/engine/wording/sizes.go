@@ -4,19 +4,53 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
 
 // sizes is which requests are too large.
 func (s Style) sizes(z *rejection.Sizes) Clause {
 	what := tooLarge(z)
-	switch {
+	switch lacking := lacks(z); {
+	case z.Pool != nil && lacking != "":
+		return clause(Pool, "has no instance type with %s: it allows only %s", lacking, s.label(*z.Pool))
+	case z.Pod != nil && lacking != "":
+		return clause(Pod, "requires %s, and no such instance type of the pool has %s", s.label(*z.Pod), lacking)
+	case lacking != "":
+		return clause(Pod, "needs %s, and no instance type that suits it otherwise has any", lacking)
 	case z.Pool != nil:
 		return what.but(s.label(*z.Pool))
 	case z.Pod != nil:
 		return clause(Pod, "requires %s: %s", s.label(*z.Pod), what)
 	}
 	return what
+}
+
+// lacks are the resources, if these are all that is in the way, of which the types that suit have nothing; empty otherwise.
+func lacks(z *rejection.Sizes) string {
+	var names []string
+	for i := range z.TooLarge {
+		if z.TooLarge[i].Cause != rejection.NoSuitableType {
+			return ""
+		}
+		names = append(names, z.TooLarge[i].Resource)
+	}
+	if z.OtherUnknown > 0 {
+		return ""
+	}
+	return strings.Join(names, " and ")
+}
+
+// allow is what a pool would have to allow for resources that its types lack; empty if that is not known.
+func allow(r rejection.Reason) string {
+	if r.Nearest == nil || r.Rule == nil || r.Rule.Sizes == nil || r.Rule.Sizes.Pool == nil || lacks(r.Rule.Sizes) == "" {
+		return ""
+	}
+	if l := r.Rule.Sizes.Pool; l.Operator != corev1.NodeSelectorOpIn || len(l.Values) == 0 {
+		return ""
+	}
+	return "; allow that of " + r.Nearest.InstanceType + ", too"
 }
 
 func tooLarge(z *rejection.Sizes) Clause {

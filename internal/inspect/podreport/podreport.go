@@ -68,6 +68,8 @@ type Report struct {
 	PricesProblem string `json:"pricesProblem,omitempty"`
 	// Notes are for people.
 	Notes []string `json:"notes"`
+	// workload states of which workload the pod is one, if the name that was requested is that of a workload. It is the first note.
+	workload string
 }
 
 // Place is a node, existing or to be launched.
@@ -111,15 +113,25 @@ type Effort struct {
 	Complete bool `json:"complete"`
 }
 
-// Explain explains the pod with this namespace and name. The error of an unknown pod names the nearest ones.
+// Explain explains the pod with this namespace and name, or a pod of the workload with it. The error of an unknown pod names the nearest
+// ones.
 func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
 	pod, err := find(view.Pods, name)
+	workload := ""
 	if err != nil {
-		return nil, err
+		switch pod, workload = podOfWorkload(view, name); {
+		case pod == nil && isDaemonSet(view, name):
+			return nil, &NotFoundError{fmt.Sprintf("%s is a DaemonSet, which has no pods here: on each node, room is kept for one", name)}
+		case pod == nil:
+			return nil, err
+		}
 	}
 	r := &Report{
-		Pod: name.String(), Prices: view.Prices, PricesProblem: view.PricesProblem,
+		Pod: key(pod), workload: workload, Prices: view.Prices, PricesProblem: view.PricesProblem,
 		Why: []string{}, Constraints: []string{}, Blocks: []string{}, NodePools: []PoolReason{}, Alternatives: []Change{}, Notes: []string{},
+	}
+	if workload != "" {
+		r.Notes = append(r.Notes, workload)
 	}
 	e := &explanation{Report: r, view: view, pod: pod}
 	e.explain()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
@@ -22,6 +23,12 @@ func (r *Report) Wide(w io.Writer) error { return r.print(w, 0) }
 
 func (r *Report) print(w io.Writer, width int) error {
 	p := &report.Page{Width: width}
+	notes := r.Notes
+	if r.workload != "" {
+		p.Line("%s.", r.workload)
+		p.Blank()
+		notes = notes[1:]
+	}
 	p.Line("%s", r.Cause)
 	list(p, "Why there", r.Why)
 	if len(r.NodePools) > 1 || len(r.NodePools) == 1 && r.NodePools[0].More > 0 { // else the first line has all of it
@@ -41,7 +48,8 @@ func (r *Report) print(w io.Writer, width int) error {
 	}
 	list(p, "What limits where it may run", r.Constraints)
 	list(p, "What keeps its node from being disrupted", r.Blocks)
-	list(p, "Notes", r.Notes)
+	list(p, "Notes", notes)
+	p.Source(r.Prices, time.Time{})
 	_, err := p.WriteTo(w)
 	return err
 }

@@ -142,6 +142,9 @@ func writeDecision(out io.Writer, d *recorder.Decision, alternatives, prices int
 			return err
 		}
 	}
+	if d.Kind == recorder.KindAdoption {
+		return nil // the engine decided nothing
+	}
 	_, err := fmt.Fprintf(out, "\nReplay it:\n  dovetail replay FILE --at %s\n", d.ID)
 	return err
 }
@@ -153,6 +156,9 @@ func writeSummary(w io.Writer, d *recorder.Decision) {
 	row("ID", "%s", d.ID)
 	row("Decided", "%s, by version %s", d.At.Format(time.RFC3339), d.Inputs.Version)
 	row("Outcome", "%s", outcomeOf(d))
+	if d.Kind == recorder.KindAdoption {
+		return
+	}
 	row("Cluster", "%s, %s, %s pending", report.Plural(d.Inputs.Nodes, "node"), report.Plural(d.Inputs.Pods, "pod"),
 		report.Plural(d.Inputs.Pending, "pod"))
 	if d.NodePool != "" {
@@ -274,7 +280,7 @@ func writePrices(w io.Writer, d *recorder.Decision, most int) {
 	if len(d.Prices)+len(d.PriceTable) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nPrices used:")
+	fmt.Fprintf(w, "\n%sthose of the controller\n", report.PricesLabel)
 	for _, p := range d.Prices {
 		age := "built in"
 		if !p.Read.IsZero() {

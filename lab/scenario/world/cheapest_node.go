@@ -43,7 +43,7 @@ func (c *Cluster) CheapestNode(ctx context.Context, pool string, requests corev1
 	}
 	var out, notes bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, "instance-types", "--live", "--nodepool", pool, "--available",
-		"--requests", strings.Join(amounts, ","), "--sort", "price", "--limit", fmt.Sprint(comparedTypes), "-o", "json")
+		"--requests", strings.Join(amounts, ","), "--sort", "price", "--limit", fmt.Sprint(comparedTypes), "--prices", "catalog", "-o", "json")
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &notes
 	failed := cmd.Run()
 	var exit *exec.ExitError

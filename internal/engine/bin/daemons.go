@@ -74,14 +74,18 @@ func (s *Set) mayBring(b *Bin, v *topology.View) bool {
 
 // comingWith is which of them come to which domain.
 func (s *Set) comingWith(b *Bin, a request, v *topology.View) topology.Coming {
-	cands, key, daemons := b.cands.Narrow(a.level.InternedFull()), v.Key(), v.Daemons()
+	cands, key, of := a.inside, v.Key(), v.Daemons()
+	if cands == nil {
+		cands = b.cands.Narrow(a.level.InternedFull())
+	}
 	return func(domain string) (may, surely int) {
 		in := cands
 		if domain != "" {
 			in = b.t.Candidates(cands.Requirements().With(requirement.In(key, domain)))
 		}
-		blocked := s.blockedGroups(b, a)
-		return in.MayHave(daemons, s.topology.Certain(daemons, b.as(in)), blocked)
+		at, blocked := b.as(in), s.blockedGroups(b, a)
+		daemons := s.topology.NotKeptOff(of, at)
+		return in.MayHave(daemons, s.topology.Certain(daemons, at), blocked)
 	}
 }
 
@@ -104,9 +108,9 @@ func (b *Bin) Brings(g *topology.Group) bool {
 	return slices.ContainsFunc(b.counted, func(c topology.CountedDaemon) bool { return c.Group == g })
 }
 
-// withoutComing are the request on those types of a fresh bin on which no DaemonSet runs that the pod's spreads count, and that on those
-// without one of them.
-func (s *Set) withoutComing(b *Bin, a request, with []int) iter.Seq[request] {
+// withoutComing are the request on those types of a fresh bin on which no DaemonSet runs that the pod's spreads count, those without one of
+// them, and those where running pods keep some off.
+func (s *Set) withoutComing(b *Bin, a request, cands *nodepool.Candidates, with []int) iter.Seq[request] {
 	return func(yield func(request) bool) {
 		if len(b.pods) > 0 {
 			return
@@ -117,23 +121,40 @@ func (s *Set) withoutComing(b *Bin, a request, with []int) iter.Seq[request] {
 				coming = coming.Union(v.Daemons())
 			}
 		}
-		try := func(avoided resources.Bitset) bool {
+		try := func(avoided resources.Bitset, inside *nodepool.Candidates) bool {
 			without := a
-			without.avoided = a.avoided.Union(avoided)
+			without.avoided, without.inside = a.avoided.Union(avoided), inside
 			s.seeComing(b, &without, with) // what comes to the other types
 			return yield(without)
 		}
 		on := b.t.DaemonsOn(coming)
-		if len(on) == 0 || !try(coming) || len(on) == 1 {
+		if len(on) == 0 || !try(coming, cands) {
 			return
 		}
-		for _, number := range on[:min(len(on), maxDaemonChoices)] {
-			var one resources.Bitset
-			if one.Add(number); !try(one) {
-				return
+		if len(on) > 1 {
+			for _, number := range on[:min(len(on), maxDaemonChoices)] {
+				var one resources.Bitset
+				if one.Add(number); !try(one, cands) {
+					return
+				}
+			}
+		}
+		if inside := s.whereSomeKeptOff(b, cands, on); inside != cands {
+			try(nil, inside)
+		}
+	}
+}
+
+// whereSomeKeptOff are those of the candidates that running pods keep DaemonSets' pods off: those of the first, and of as many others as can be.
+func (s *Set) whereSomeKeptOff(b *Bin, cands *nodepool.Candidates, daemons []int) *nodepool.Candidates {
+	for _, number := range daemons {
+		if where, some := s.topology.Inside(number, b.as(cands)); some {
+			if inside := cands.NarrowBy(where); inside != nil && len(inside.List()) > 0 {
+				cands = inside
 			}
 		}
 	}
+	return cands
 }
 
 // bringsSpread reports whether a spread counts DaemonSets' pods that come with the bin.

@@ -34,6 +34,8 @@ type ComingDaemon struct {
 	Number int
 	// Surely is false where it depends on what the node becomes.
 	Surely bool
+	// KeptOff is true if running pods keep it off the node.
+	KeptOff bool
 	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes.
 	Rivals resources.Bitset
 }
@@ -87,7 +89,7 @@ func (r *Registry) declareDaemons() {
 // apart avoid each domain that it may come up in.
 func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 	counts, surely := c.Among(r.selectedRivals(g, &c))
-	if g.typ == Affinity && !surely || g.typ == Spread && !counts {
+	if g.typ == Affinity && !surely || g.typ == Spread && (!counts || c.KeptOff) {
 		return
 	}
 	if domain, single := n.Domain(g.key); single {
@@ -172,7 +174,7 @@ type CountedDaemon struct {
 // may, and spreads need to know both. Those that keep apart on the node itself do so by the choice of types.
 func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 	d, out := &r.daemons[c.Number], []CountedDaemon(nil)
-	c.Surely = c.Surely && !r.MayBeKeptOff(c.Number, at)
+	r.seeKeepers(&c, at)
 	add := func(g *Group, surely bool) {
 		r.countNew(g, at, 1, surely)
 		g.bring(at, 1)
@@ -189,11 +191,17 @@ func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 		}
 	}
 	for _, g := range d.spreads {
-		if counts, surely := c.Among(g.daemons); counts {
+		if counts, surely := c.Among(g.daemons); counts && !c.KeptOff {
 			add(g, surely)
 		}
 	}
 	return out
+}
+
+// seeKeepers notes whether other pods may keep the DaemonSet's off the planned node, and forgets rivals that never come there.
+func (r *Registry) seeKeepers(c *ComingDaemon, at *NewNode) {
+	c.Surely, c.KeptOff = c.Surely && !r.MayBeKeptOff(c.Number, at), r.keptOff(c.Number, at)
+	c.Rivals = r.NotKeptOff(c.Rivals, at)
 }
 
 // UncountDaemon takes back what CountDaemon counted for a group.
@@ -204,11 +212,11 @@ func (r *Registry) UncountDaemon(c CountedDaemon, at *NewNode) {
 
 // CountLaunchedDaemon is CountDaemon for a node that is being launched.
 func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, pool Pool) {
-	d.Surely = d.Surely && !r.MayBeKeptOff(d.Number, &NewNode{Labels: node, Pool: pool})
+	r.seeKeepers(&d, &NewNode{Labels: node, Pool: pool})
 	for _, list := range r.daemons[d.Number].groups() {
 		for _, g := range list {
 			counts, surely := d.Among(g.daemons)
-			if surely || counts && g.typ == Spread || g.typ == AntiAffinity || g.typ == Inverse {
+			if surely || counts && g.typ == Spread && !d.KeptOff || g.typ == AntiAffinity || g.typ == Inverse {
 				r.CountLaunched(g, node, pool)
 			}
 		}

@@ -3,13 +3,16 @@ package topology
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // The anti-affinity of another pod may keep a DaemonSet's pod off a new node, and so may the host port of another DaemonSet. Such a pod
-// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it. Of DaemonSets that all want one host port,
-// one comes: pods can count on it if they can on each of them (ComingDaemon.Among).
+// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it. Where a running pod surely keeps it off, spreads
+// do not count it either. Of DaemonSets that all want one host port, one comes: pods can count on it if they can on each of them
+// (ComingDaemon.Among).
 
 // MayBeKeptOff reports whether the DaemonSet's pod may not come to the planned node, although it belongs there, and no rival comes instead.
 func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {
@@ -24,12 +27,31 @@ func (r *Registry) MayBeKeptOff(number int, at *NewNode) bool {
 	})
 }
 
+// keptOff reports whether running pods keep the DaemonSet's pod off the planned node, whatever that becomes.
+func (r *Registry) keptOff(number int, at *NewNode) bool {
+	return r.keepsOff && slices.ContainsFunc(r.daemons[number].keepers, func(g *Group) bool {
+		own := at.Labels.Get(g.key)
+		return own.Operator() == corev1.NodeSelectorOpIn &&
+			!slices.ContainsFunc(own.Values(), func(domain string) bool { return !g.isDeclaredIn(domain) })
+	})
+}
+
+// isDeclaredIn reports whether a running pod in the domain declares the group, which no DaemonSet does: their pods may be yet to come.
+func (g *Group) isDeclaredIn(domain string) bool {
+	return len(g.daemons) == 0 && g.CountBefore(domain) > 0
+}
+
+// NotKeptOff are those of the DaemonSets, by number, with pods that no running pod surely keeps off the planned node.
+func (r *Registry) NotKeptOff(of resources.Bitset, at *NewNode) resources.Bitset {
+	return r.without(of, func(number int) bool { return r.keptOff(number, at) })
+}
+
 // Inside is what the planned node must require so that a running pod keeps the DaemonSet's pod off it; false if none does.
 func (r *Registry) Inside(number int, at *NewNode) (requirement.Set, bool) {
 	for _, g := range r.daemons[number].keepers {
 		var domains []string
 		for _, domain := range r.DomainsOf(g, at.Labels) {
-			if g.CountBefore(domain) > 0 {
+			if g.isDeclaredIn(domain) {
 				domains = append(domains, domain)
 			}
 		}
@@ -66,13 +88,13 @@ func (r *Registry) mayComeUpIn(g *Group, at *NewNode, domain string) bool {
 
 // Certain are those of the DaemonSets, by number, with pods that nothing keeps off the planned node.
 func (r *Registry) Certain(of resources.Bitset, at *NewNode) resources.Bitset {
-	return r.certain(of, func(number int) bool { return r.MayBeKeptOff(number, at) })
+	return r.without(of, func(number int) bool { return r.MayBeKeptOff(number, at) })
 }
 
 // certainIn is Certain for all nodes of the pool with the value of the key, or with any if it is empty, as long as no pod of the plan
 // counts.
 func (r *Registry) certainIn(of resources.Bitset, p Pool, key, value string) resources.Bitset {
-	return r.certain(of, func(number int) bool {
+	return r.without(of, func(number int) bool {
 		return r.daemons[number].contested || slices.ContainsFunc(r.daemons[number].keepers, func(g *Group) bool {
 			for domain := range g.counts {
 				switch {
@@ -86,7 +108,8 @@ func (r *Registry) certainIn(of resources.Bitset, p Pool, key, value string) res
 	})
 }
 
-func (r *Registry) certain(of resources.Bitset, keptOff func(number int) bool) resources.Bitset {
+// without are those of the DaemonSets that are not kept off.
+func (r *Registry) without(of resources.Bitset, keptOff func(number int) bool) resources.Bitset {
 	if !r.keepsOff || !slices.ContainsFunc(of.Members(), keptOff) {
 		return of
 	}
@@ -99,8 +122,7 @@ func (r *Registry) certain(of resources.Bitset, keptOff func(number int) bool) r
 	return out
 }
 
-// findKeepers finds what may keep pods of DaemonSets off new nodes, and stops counting on those to come to nodes in flight that it may keep
-// off.
+// findKeepers finds what may keep pods of DaemonSets off new nodes, and counts those to come to nodes in flight again with that.
 func (r *Registry) findKeepers() {
 	for i := range r.daemons {
 		d := &r.daemons[i]
@@ -113,11 +135,9 @@ func (r *Registry) findKeepers() {
 	}
 	for _, n := range r.nodes {
 		for k, c := range n.Coming {
-			if c.Surely && r.MayBeKeptOff(c.Number, &NewNode{Labels: n.Labels}) {
-				r.addComingOf(n, c, -1)
-				n.Coming[k].Surely = false
-				r.addComingOf(n, n.Coming[k], 1)
-			}
+			r.addComingOf(n, c, -1)
+			r.seeKeepers(&n.Coming[k], &NewNode{Labels: n.Labels})
+			r.addComingOf(n, n.Coming[k], 1)
 		}
 	}
 }

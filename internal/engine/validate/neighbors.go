@@ -29,9 +29,13 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 }
 
 // daemonsToCome are the pods of DaemonSets that will run on hosts and are not there yet: on launches, and on nodes in
-// flight. Those that run there whatever the host becomes are surely there; others only may be.
-func (c *check) daemonsToCome() []*scheduledPod {
+// flight. Those that run there whatever the host becomes are surely there; others only may be. The pods are those on hosts.
+func (c *check) daemonsToCome(pods []*scheduledPod) []*scheduledPod {
 	var out []*scheduledPod
+	keepers := make([]map[string][]string, len(c.s.DaemonSets))
+	for i := range c.s.DaemonSets {
+		keepers[i] = c.keptOutOf(c.s.DaemonSets[i].Pod, pods)
+	}
 	for _, pl := range c.hosts {
 		if pl.node != nil && pl.node.Initialized || pl.launch != nil && len(pl.outcomes) == 0 {
 			continue
@@ -44,11 +48,40 @@ func (c *check) daemonsToCome() []*scheduledPod {
 			}
 			surely := pl.satisfies(c.labelDemandsOf(set.Pod))
 			if surely || c.mayRunOn(set.Pod, pl) {
-				out = append(out, &scheduledPod{pod: set.Pod, at: pl, repels: true, attracts: surely, daemon: true})
+				m := &scheduledPod{pod: set.Pod, at: pl, repels: true, daemon: true, keptOff: pl.isWithin(keepers[i])}
+				m.attracts = surely && !m.keptOff
+				out = append(out, m)
 			}
 		}
 	}
 	return out
+}
+
+// keptOutOf are the domains, by key as it is stated, that the anti-affinity of running pods keeps the pod out of.
+func (c *check) keptOutOf(pod *corev1.Pod, pods []*scheduledPod) map[string][]string {
+	out := map[string][]string{}
+	for _, m := range pods {
+		if !m.repels || slices.Contains(m.at.pods, m.pod) {
+			continue
+		}
+		for _, t := range requiredAntiAffinity(m.pod) {
+			if s := c.affinitySelection(m.pod, &t); s.has(pod) {
+				out[s.stated] = append(out[s.stated], m.at.named(s.stated).values...)
+			}
+		}
+	}
+	return out
+}
+
+// isWithin reports whether the host is in one of the domains by some key, whatever it becomes.
+func (pl *host) isWithin(domains map[string][]string) bool {
+	for key, values := range domains {
+		l := pl.named(key)
+		if !l.absent && len(l.values) > 0 && !slices.ContainsFunc(l.values, func(v string) bool { return !slices.Contains(values, v) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayRunOn reports whether a DaemonSet's pod runs on something that the host may become.

@@ -26,8 +26,8 @@ type scheduledPod struct {
 	repels, attracts bool
 	// endsSoon is true of a pod that terminates, and is about to be gone.
 	endsSoon bool
-	// daemon is true for a DaemonSet's pod that comes with its node.
-	daemon bool
+	// daemon is true for a DaemonSet's pod that comes with its node; keptOff if running pods keep it off there.
+	daemon, keptOff bool
 }
 
 // podIndex is all pods on hosts after the plan, grouped by what selectors can see of them.
@@ -76,7 +76,7 @@ func (c *check) scheduledPods() *podIndex {
 			add(&scheduledPod{pod: pod, at: pl, placedByPlan: !pl.nominated(pod), active: true, repels: true, attracts: true})
 		}
 	}
-	out.daemons = c.daemonsToCome()
+	out.daemons = c.daemonsToCome(out.all)
 	return out
 }
 

@@ -49,7 +49,7 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 	*s.steps += c.ViewSteps(level)
 	with := c.SortedViews(level).WithDaemons()
 	if len(with) > 0 {
-		s.seeDaemons(&a, cands, with)
+		s.seeDaemons(b, &a, cands, with)
 		s.seeComing(b, &a, with)
 	}
 	g, why := s.growWith(b, a, cands)

@@ -71,20 +71,26 @@ func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
 func (c *Candidates) Coming(of resources.Bitset, marked []bool) (out []topology.ComingDaemon) {
 	for _, number := range c.t.DaemonsOn(of) {
 		if may, surely := c.MayGet(number, marked); may {
-			out = append(out, topology.ComingDaemon{Number: number, Surely: surely, Rivals: c.rivals(number, marked)})
+			rivals, sureRivals := c.Rivals(number, marked)
+			out = append(out, topology.ComingDaemon{Number: number, Surely: surely, Rivals: rivals, SureRivals: sureRivals})
 		}
 	}
 	return out
 }
 
-// rivals are the daemons that may run on a node of the candidates outside the marked groups instead of this one.
-func (c *Candidates) rivals(number int, marked []bool) (out resources.Bitset) {
+// Rivals are the daemons that may run on a node of the candidates outside the marked groups instead of this one, and those of them that do
+// on each.
+func (c *Candidates) Rivals(number int, marked []bool) (may, surely resources.Bitset) {
 	for _, rival := range c.t.RivalsOf(number).Members() {
-		if may, _ := c.MayGet(rival, marked); may {
-			out.Add(rival)
+		some, all := c.MayGet(rival, marked)
+		if some {
+			may.Add(rival)
+		}
+		if all {
+			surely.Add(rival)
 		}
 	}
-	return out
+	return may, surely
 }
 
 // Arriving returns how many of the daemons surely run on each node of the template with the label's value, or on each one if the value

@@ -89,6 +89,26 @@ func TestSpreadsCountNoDaemonsThatRunningPodsKeepOff(t *testing.T) {
 	})
 }
 
+// TestPodsKeepAwayFromNoDaemonThatNeverComes: of two DaemonSets with one host port, a running pod keeps one off new nodes on demand, so that
+// the other has the port there. A pod that keeps away from the first gets such a node.
+func TestPodsKeepAwayFromNoDaemonThatNeverComes(t *testing.T) {
+	port := HostPort("", 80, corev1.ProtocolTCP)
+	agent, other := Pod("agent", Labeled("app", "web"), port), Pod("other", port)
+	pods := func(n int) []*corev1.Pod {
+		return Pods(n, "x", Requests("cpu", "900m"), Selects(Zone, "z2"), Apart(Capacity, "web"))
+	}
+	keeper := occupied("old", "z1", Pod("keeper", Apart(Capacity, "web")))
+	checkPlans(t, []planCase{
+		{"no keeper", daemons(withNodes(world(pods(1)...), occupied("old", "z1")), agent, other), []string{"unschedulable (Topology): x"}},
+		{"on demand, as the keeper", daemons(withNodes(world(pods(2)...), keeper), agent, other), []string{"general m.medium z2: x x2"}},
+		{"the first would come once the keeper is gone", daemons(withNodes(world(pods(1)...), keeper), agent), []string{"unschedulable (Topology): x"}},
+		{
+			"the other may not come either", daemons(withNodes(world(pods(1)...), keeper), agent, Pod("other", port, Selects(Arch, "arm64"))),
+			[]string{"unschedulable (Topology): x"},
+		},
+	})
+}
+
 // TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin: with a DaemonSet's pod on each new node, the first pod of a spread is the second in
 // its zone. A zone without any node does not count.
 func TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin(t *testing.T) {

@@ -36,8 +36,9 @@ type ComingDaemon struct {
 	Surely bool
 	// KeptOff is true if running pods keep it off the node.
 	KeptOff bool
-	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes.
-	Rivals resources.Bitset
+	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes. SureRivals are
+	// those that run there whatever the node becomes.
+	Rivals, SureRivals resources.Bitset
 }
 
 // Among reports whether the pod counts among those of DaemonSets of which a group counts the pods: not, if that of a rival counts in its
@@ -175,6 +176,7 @@ type CountedDaemon struct {
 func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 	d, out := &r.daemons[c.Number], []CountedDaemon(nil)
 	r.seeKeepers(&c, at)
+	displaced := r.Displaced(c.Number, c.SureRivals, at)
 	add := func(g *Group, surely bool) {
 		r.countNew(g, at, 1, surely)
 		g.bring(at, 1)
@@ -186,7 +188,7 @@ func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 		}
 	}
 	for _, g := range d.apart {
-		if !g.OverHosts() {
+		if !g.OverHosts() && !displaced {
 			add(g, true)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // The anti-affinity of another pod may keep a DaemonSet's pod off a new node, and so may the host port of another DaemonSet. Such a pod
-// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it. Where a running pod surely keeps it off, spreads
-// do not count it either. Of DaemonSets that all want one host port, one comes: pods can count on it if they can on each of them
+// takes room, for it comes as soon as nothing keeps it off; but no other pod can count on it. Where a running pod surely keeps it off,
+// spreads do not count it either. Of DaemonSets that all want one host port, one comes: pods can count on it if they can on each of them
 // (ComingDaemon.Among).
 
 // MayBeKeptOff reports whether the DaemonSet's pod may not come to the planned node, although it belongs there, and no rival comes instead.
@@ -36,7 +36,7 @@ func (r *Registry) keptOff(number int, at *NewNode) bool {
 	})
 }
 
-// isDeclaredIn reports whether a running pod in the domain declares the group, which no DaemonSet does: their pods may be yet to come.
+// isDeclaredIn reports whether a running pod in the domain declares the group, which no DaemonSet does: its pods may be yet to come.
 func (g *Group) isDeclaredIn(domain string) bool {
 	return len(g.daemons) == 0 && g.CountBefore(domain) > 0
 }
@@ -44,6 +44,20 @@ func (g *Group) isDeclaredIn(domain string) bool {
 // NotKeptOff are those of the DaemonSets, by number, with pods that no running pod surely keeps off the planned node.
 func (r *Registry) NotKeptOff(of resources.Bitset, at *NewNode) resources.Bitset {
 	return r.without(of, func(number int) bool { return r.keptOff(number, at) })
+}
+
+// KeepsDaemonsOff reports whether something may keep pods of DaemonSets off new nodes.
+func (r *Registry) KeepsDaemonsOff() bool { return r.keepsOff }
+
+// Displaced reports whether the DaemonSet's pod never comes to the planned node: running pods keep it off, and then one of the rivals,
+// which run there whatever the node becomes, has its host port.
+func (r *Registry) Displaced(number int, rivals resources.Bitset, at *NewNode) bool {
+	return r.keptOff(number, at) && r.someComes(rivals, at)
+}
+
+// someComes reports whether nothing keeps some of the DaemonSets' pods off the planned node.
+func (r *Registry) someComes(of resources.Bitset, at *NewNode) bool {
+	return slices.ContainsFunc(of.Members(), func(number int) bool { return !r.MayBeKeptOff(number, at) })
 }
 
 // Inside is what the planned node must require so that a running pod keeps the DaemonSet's pod off it; false if none does.

@@ -48,11 +48,14 @@ func (c *check) daemonsToCome(pods []*scheduledPod) []*scheduledPod {
 			}
 			surely := pl.satisfies(c.labelDemandsOf(set.Pod))
 			if surely || c.mayRunOn(set.Pod, pl) {
-				m := &scheduledPod{pod: set.Pod, at: pl, repels: true, daemon: true, keptOff: pl.isWithin(keepers[i])}
+				m := &scheduledPod{pod: set.Pod, at: pl, daemon: true, keptOff: pl.isWithin(keepers[i])}
 				m.attracts = surely && !m.keptOff
 				out = append(out, m)
 			}
 		}
+	}
+	for _, m := range out { // of those that are kept off, the ones whose host port another has never come
+		m.repels = !m.keptOff || !slices.ContainsFunc(out, func(o *scheduledPod) bool { return o.at == m.at && o.attracts && o.isRivalOf(m) })
 	}
 	return out
 }

@@ -98,6 +98,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			7732, 9768, // two DaemonSets want one host port
 			3760,         // nodes of the exact cover bring DaemonSets' pods to a domain that was not chosen
 			22119, 25130, // a running pod keeps a DaemonSet's pod off new nodes, which a spread counted there
+			8384,  // a pod with a spread fits beside one new node, and a second for a pod that follows it brings too many DaemonSets' pods
 			24916, // a running pod keeps one of two DaemonSets that want one host port off new nodes, and a pod kept away from it
 		}},
 		{name: "storage", world: propertytest.StorageWorld, seeds: 7_000_000, mended: []uint64{

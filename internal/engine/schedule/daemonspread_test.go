@@ -156,3 +156,19 @@ func TestNodesWithoutADaemonSetTakePodsOnceADomainIsOut(t *testing.T) {
 		}},
 	})
 }
+
+// TestPodsWaitForNodesThatBringTooManyDaemons: each new node brings a pod of a DaemonSet to its architecture. The pod that counts these fits
+// beside one of them, so no second node is launched for a pod that follows it: that one waits for the next plan.
+func TestPodsWaitForNodesThatBringTooManyDaemons(t *testing.T) {
+	agent := Pod("agent", Labeled("app", "agent"), Selects(corev1.LabelOSStable, "linux"))
+	first := Pod("first", Labeled("app", "first"), Requests("cpu", "750m"), Spread(Arch, 1, "agent"))
+	web := Pods(2, "w", Labeled("app", "web"), Near(Capacity, "first"), Spread(Host, 1, "web"))
+	arm := occupied("arm", "z1")
+	arm.Labels[Arch] = "arm64"
+	checkPlans(t, []planCase{
+		{"without followers", daemons(withNodes(world(first), arm), agent), []string{"general m.small: first"}},
+		{"with followers", daemons(withNodes(world(append(web, first)...), arm), agent), []string{
+			"general m.small: first, w", "unschedulable (Topology): w",
+		}},
+	})
+}

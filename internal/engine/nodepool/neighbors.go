@@ -3,6 +3,8 @@ package nodepool
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
@@ -93,16 +95,23 @@ func (c *Candidates) Rivals(number int, marked []bool) (may, surely resources.Bi
 	return may, surely
 }
 
-// Arriving returns how many of the daemons surely run on each node of the template with the label's value, or on each one if the value
-// is empty; certain are those that nothing but another DaemonSet keeps off. Some is false if there can be no such node.
-func (t *Template) Arriving(of, certain resources.Bitset, key, value string) (n int, some bool) {
-	reqs := t.reqs
-	if value != "" {
-		reqs = reqs.With(requirement.In(key, value))
+// Arriving returns how many of the daemons surely run on each node of the template that the pod selects; certain are those that nothing but
+// another DaemonSet keeps off. Some is false if there can be no such node.
+func (t *Template) Arriving(of, certain resources.Bitset, pod requirement.Pod) (n int, some bool) {
+	terms := pod.Required
+	if len(terms) == 0 {
+		terms = []requirement.Set{{}}
 	}
-	cands := t.Candidates(reqs)
-	_, n = cands.MayHave(of, certain, nil)
-	return n, len(cands.list) > 0
+	for _, term := range terms {
+		cands := t.Candidates(t.reqs).NarrowBy(pod.Selector.Intersect(term).Without(corev1.LabelHostname))
+		if cands == nil || len(cands.list) == 0 {
+			continue
+		}
+		if _, here := cands.MayHave(of, certain, nil); !some || here < n {
+			n, some = here, true
+		}
+	}
+	return n, some
 }
 
 // MayHave returns how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each;

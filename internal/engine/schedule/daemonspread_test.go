@@ -172,3 +172,17 @@ func TestPodsWaitForNodesThatBringTooManyDaemons(t *testing.T) {
 		}},
 	})
 }
+
+// TestDomainsBeginWithDaemonsOfNodesThatCount: the first node of each zone brings a DaemonSet's pod, if it is one that the pods select.
+func TestDomainsBeginWithDaemonsOfNodesThatCount(t *testing.T) {
+	pools := []snapshot.Pool{
+		Pool("general", Types()), Pool("rack", Types(), TemplateLabel("rack", "r1"), PoolTaint("dedicated", corev1.TaintEffectNoSchedule)),
+	}
+	outside := func(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
+		return Pod(name, append(edit, Labeled("app", "web"), Needs(Expr("rack", absent)), Spread(Zone, 1, "web"))...)
+	}
+	checkPlans(t, []planCase{{
+		"not those of another pool's nodes", daemons(World(pools, outside("a"), outside("b", Tolerates("dedicated"))), Pod("agent", Labeled("app", "web"))),
+		[]string{"general m.small z1: a", "general m.small z2: b"},
+	}})
+}

@@ -66,7 +66,7 @@ func (a *arrivals) onNew(g *Group, domain string) int {
 	if known {
 		return n
 	}
-	found := false
+	found, counted := false, g.nodesIn(domain)
 	for _, p := range a.r.open {
 		if !g.filter.admitsTaints(p.Taints) || domain != "" && !slices.Contains(p.Labels.Values(g.key), domain) {
 			continue
@@ -75,7 +75,8 @@ func (a *arrivals) onNew(g *Group, domain string) int {
 			a.leavesOut = true
 			continue
 		}
-		if here, some := p.Labels.Arriving(g.daemons, a.r.certainIn(g.daemons, p, g.key, domain), g.key, domain); some && (!found || here < n) {
+		here, some := p.Labels.Arriving(g.daemons, a.r.certainIn(g.daemons, p, g.key, domain), counted)
+		if some && (!found || here < n) {
 			n, found = here, true
 		}
 	}

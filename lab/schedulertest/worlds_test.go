@@ -145,9 +145,10 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		}},
 		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, mended: []uint64{
 			600, 927, 2273, // a running pod keeps a DaemonSet's pod off new nodes
-			4643, // a node that may come up in a zone that a spread does not know was counted in another
-			1918, // a pod had to follow one that was too many beside it
-			6089, // the checker had pods on existing nodes, which a spread does not count, wait for a new domain
+			4643,  // a node that may come up in a zone that a spread does not know was counted in another
+			1918,  // a pod had to follow one that was too many beside it
+			25128, // a pod followed one that terminates, and another kept away from it
+			6089,  // the checker had pods on existing nodes, which a spread does not count, wait for a new domain
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {

@@ -52,7 +52,7 @@ type Registry struct {
 	noted    map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
 	changes  int                  // see Changes
 	steps    int
-	endSoon  []*corev1.Pod // see almostGone; nil until it is needed
+	endSoon  []runningPod // see almostGone; nil until it is needed
 	// choiceSteps are the steps of Choices.
 	choiceSteps int
 }

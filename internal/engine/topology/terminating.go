@@ -19,8 +19,8 @@ const usualStart = time.Minute
 //
 // Two kinds are treated as gone: those that leave their place to a pod soon, since their grace period is about to end,
 // and those that are drained from a node that is being removed. The first kind still counts for pods that follow it, but for one that
-// keeps others away itself: as long as it is there, it may keep them away, too. Nor does it for followers that keep away from such pods:
-// they may have to wait for one to be gone, and then the one that they follow is gone as well.
+// keeps others away itself: as long as it is there, it may keep them away, too. Nor does it for followers that keep away from such pods, or
+// that such a pod in its domain keeps away: they may have to wait for one to be gone, and then the one that they follow is gone as well.
 func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	switch {
 	case snapshot.Terminal(pod), r.leavesWith(n, pod):
@@ -30,7 +30,7 @@ func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	case g.typ == Spread || g.claim != "":
 		return false
 	case g.typ == Affinity:
-		return !r.endsSoon(pod) || !g.apart && !n.Deleting && len(RequiredAntiAffinity(pod)) == 0
+		return !r.endsSoon(pod) || !g.apart && !n.Deleting && len(RequiredAntiAffinity(pod)) == 0 && !g.isBarredFrom(n)
 	}
 	return snapshot.DaemonOwned(pod) || !r.endsSoon(pod) // the next pod of a DaemonSet comes to the same node
 }
@@ -45,19 +45,54 @@ func (r *Registry) waitsForEnd(pod *corev1.Pod) bool {
 	}
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
 		r.steps += len(r.almostGone())
-		return slices.ContainsFunc(r.almostGone(), r.term(AntiAffinity, pod, &t).selects)
+		g := r.term(AntiAffinity, pod, &t)
+		return slices.ContainsFunc(r.almostGone(), func(other runningPod) bool { return g.selects(other.pod) })
 	})
 }
 
+// barred are the domains, by key, that pods which are about to be gone keep this one out of until then; nil if there are none.
+//
+// Cost: the pods that terminate, with their terms; all pods on nodes, the first time.
+func (r *Registry) barred(pod *corev1.Pod) map[string][]string {
+	var out map[string][]string
+	for _, other := range r.almostGone() {
+		terms := RequiredAntiAffinity(other.pod)
+		r.steps += len(terms)
+		for i := range terms {
+			g := r.term(Inverse, other.pod, &terms[i])
+			domain, has := g.Domain(other.node)
+			if !has || !g.selects(pod) || slices.Contains(out[g.key], domain) {
+				continue
+			}
+			if out == nil {
+				out = map[string][]string{}
+			}
+			out[g.key] = append(out[g.key], domain)
+			slices.Sort(out[g.key])
+		}
+	}
+	return out
+}
+
+// isBarredFrom reports whether the group's pods may have to wait until a pod in some domain of the node is gone.
+func (g *Group) isBarredFrom(n *Node) bool {
+	for key, domains := range g.barred {
+		if d, has := n.Domain(key); has && slices.Contains(domains, d) {
+			return true
+		}
+	}
+	return false
+}
+
 // almostGone are the pods on nodes that terminate and are about to be gone.
-func (r *Registry) almostGone() []*corev1.Pod {
+func (r *Registry) almostGone() []runningPod {
 	if r.endSoon == nil {
-		r.endSoon = []*corev1.Pod{}
+		r.endSoon = []runningPod{}
 		for _, n := range r.nodes {
 			r.steps += len(n.Pods)
 			for _, pod := range n.Pods {
 				if snapshot.Terminating(pod) && !snapshot.Terminal(pod) && r.endsSoon(pod) {
-					r.endSoon = append(r.endSoon, pod)
+					r.endSoon = append(r.endSoon, runningPod{pod, n})
 				}
 			}
 		}

@@ -71,8 +71,9 @@ type affinitySet struct {
 	terms  []*selection
 	owners []*scheduledPod
 	// apart is true if the pod keeps away from pods that are about to be gone. As long as it could follow such a pod, it may have to keep away
-	// from another.
-	apart bool
+	// from another. Barred are the domains, by key as it is stated, that such pods keep it out of.
+	apart  bool
+	barred map[string][]string
 }
 
 // affinitySetOf reads the terms of a pod; nil if it has none.
@@ -81,7 +82,7 @@ func (c *check) affinitySetOf(pod *corev1.Pod) *affinitySet {
 	if len(terms) == 0 {
 		return nil
 	}
-	out := &affinitySet{apart: c.waitsForEnd(pod)}
+	out := &affinitySet{apart: c.waitsForEnd(pod), barred: c.keptOutOf(pod, c.pods.ending)}
 	for i := range terms {
 		out.terms = append(out.terms, c.affinitySelection(pod, &terms[i]))
 	}
@@ -100,7 +101,12 @@ func (s *affinitySet) id() string {
 	for _, t := range s.terms {
 		fmt.Fprintf(&out, "%q", t.id())
 	}
-	return fmt.Sprint(out.String(), s.apart)
+	return fmt.Sprint(out.String(), s.apart, s.barred)
+}
+
+// forgets reports whether the pod is about to be gone, and those of the set may have to wait until then.
+func (s *affinitySet) forgets(m *scheduledPod) bool {
+	return m.endsSoon && (s.apart || m.at.isWithin(s.barred))
 }
 
 // has reports whether the pod matches all terms.
@@ -202,7 +208,7 @@ type schedulingOrder struct {
 
 func (a *schedulingOrder) place(m *scheduledPod) {
 	for _, s := range a.counted[m] {
-		if s.apart && m.endsSoon {
+		if s.forgets(m) {
 			continue
 		}
 		a.on[s][m.at] = true
@@ -289,7 +295,7 @@ func (a *schedulingOrder) mayBeFirst(m *scheduledPod) bool {
 	}
 	return !slices.ContainsFunc(a.c.selected(s.terms[0]), func(o *scheduledPod) bool {
 		later := o.placedByPlan || o.daemon
-		return o != m && o.attracts && !(s.apart && o.endsSoon) && s.has(o.pod) && s.counts(o.at) && (!later || a.isFirst(o, s))
+		return o != m && o.attracts && !s.forgets(o) && s.has(o.pod) && s.counts(o.at) && (!later || a.isFirst(o, s))
 	})
 }
 

@@ -29,12 +29,13 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 }
 
 // daemonsToCome are the pods of DaemonSets that will run on hosts and are not there yet: on launches, and on nodes in
-// flight. Those that run there whatever the host becomes are surely there; others only may be. The pods are those on hosts.
-func (c *check) daemonsToCome(pods []*scheduledPod) []*scheduledPod {
+// flight. Those that run there whatever the host becomes are surely there; others only may be. The keepers are running pods with
+// anti-affinity.
+func (c *check) daemonsToCome(keepers []*scheduledPod) []*scheduledPod {
 	var out []*scheduledPod
-	keepers := make([]map[string][]string, len(c.s.DaemonSets))
+	outside := make([]map[string][]string, len(c.s.DaemonSets))
 	for i := range c.s.DaemonSets {
-		keepers[i] = c.keptOutOf(c.s.DaemonSets[i].Pod, pods)
+		outside[i] = c.keptOutOf(c.s.DaemonSets[i].Pod, keepers)
 	}
 	for _, pl := range c.hosts {
 		if pl.node != nil && pl.node.Initialized || pl.launch != nil && len(pl.outcomes) == 0 {
@@ -48,7 +49,7 @@ func (c *check) daemonsToCome(pods []*scheduledPod) []*scheduledPod {
 			}
 			surely := pl.satisfies(c.labelDemandsOf(set.Pod))
 			if surely || c.mayRunOn(set.Pod, pl) {
-				m := &scheduledPod{pod: set.Pod, at: pl, daemon: true, keptOff: pl.isWithin(keepers[i])}
+				m := &scheduledPod{pod: set.Pod, at: pl, daemon: true, keptOff: pl.isWithin(outside[i])}
 				m.attracts = surely && !m.keptOff
 				out = append(out, m)
 			}
@@ -60,13 +61,10 @@ func (c *check) daemonsToCome(pods []*scheduledPod) []*scheduledPod {
 	return out
 }
 
-// keptOutOf are the domains, by key as it is stated, that the anti-affinity of running pods keeps the pod out of.
-func (c *check) keptOutOf(pod *corev1.Pod, pods []*scheduledPod) map[string][]string {
+// keptOutOf are the domains, by key as it is stated, that the anti-affinity of these pods keeps the pod out of.
+func (c *check) keptOutOf(pod *corev1.Pod, by []*scheduledPod) map[string][]string {
 	out := map[string][]string{}
-	for _, m := range pods {
-		if !m.repels || slices.Contains(m.at.pods, m.pod) {
-			continue
-		}
+	for _, m := range by {
 		for _, t := range requiredAntiAffinity(m.pod) {
 			if s := c.affinitySelection(m.pod, &t); s.has(pod) {
 				out[s.stated] = append(out[s.stated], m.at.named(s.stated).values...)

@@ -170,8 +170,8 @@ func (g *Group) bring(at *NewNode, n int) {
 	}
 }
 
-// maxForesights limits how often an attempt to plan is repeated for one spread, since nodes brought too many pods of DaemonSets. One more is
-// made with nodes held back that would bring such pods: see HoldsBack.
+// maxForesights limits how often an attempt to plan is repeated for one spread, since nodes brought too many pods of DaemonSets. One more
+// is made with nodes held back that would bring such pods: see HoldsBack.
 const maxForesights = 3
 
 // PlannedPods are the pods on planned nodes in a domain: those that the spread spreads, those that it counts, and those of both.
@@ -201,8 +201,8 @@ func (r *Registry) Foresee(g *Group, on map[string]PlannedPods) (repeat bool) {
 	return repeat
 }
 
-// ForgetForesight lets spreads go on without the pods of DaemonSets that they have counted from the start, where nodes bring fewer. From then
-// on, the last attempt but one holds back nodes that would bring more. ForgetForesight returns whether it changes anything.
+// ForgetForesight lets spreads go on without the pods of DaemonSets that they have counted from the start, where nodes bring fewer. From
+// then on, the last attempt but one holds back nodes that would bring more. ForgetForesight returns whether it changes anything.
 func (r *Registry) ForgetForesight() (changed bool) {
 	for _, g := range r.groups {
 		if g.arrivals == nil || g.arrivals.foresights > maxForesights { // the last attempt keeps to what the others have found
@@ -228,9 +228,9 @@ func (r *Registry) ForgetForesight() (changed bool) {
 	return changed
 }
 
-// HoldsBack reports whether new nodes of a pool are held back from pods without some of the spreads that have forgotten their foresight: on
-// some node, one of the DaemonSets runs that such a spread counts. Pods with the spread look for themselves. Those that are held back had no
-// node before and depend on pods that have one since; they wait for the next plan, which finds these bound.
+// HoldsBack reports whether new nodes of a pool are held back from pods that lack one of the spreads which have forgotten their foresight:
+// some of these nodes bring a DaemonSet's pod that the spread counts. Pods with the spread look for themselves. Those that are held back
+// had no node before, and follow pods that have one since; they wait for the next plan, which finds these bound.
 func (r *Registry) HoldsBack(p Pool, own []*Group, runs func(resources.Bitset) bool) bool {
 	return slices.ContainsFunc(r.holding, func(g *Group) bool {
 		return !slices.Contains(own, g) && g.filter.admitsTaints(p.Taints) && runs(g.daemons)

@@ -55,7 +55,7 @@ func (c *check) daemonsToCome(keepers []*scheduledPod) []*scheduledPod {
 			}
 		}
 	}
-	for _, m := range out { // of those that are kept off, the ones whose host port another has never come
+	for _, m := range out { // one that is kept off never comes if another has its host port by then
 		m.repels = !m.keptOff || !slices.ContainsFunc(out, func(o *scheduledPod) bool { return o.at == m.at && o.attracts && o.isRivalOf(m) })
 	}
 	return out

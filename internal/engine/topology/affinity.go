@@ -16,8 +16,8 @@ func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Grou
 	if len(terms) == 0 {
 		return nil
 	}
-	apart, barred := r.waitsForEnd(pod), r.barred(pod)
-	if len(terms) == 1 && !apart && barred == nil {
+	apart, bars := r.waitsForEnd(pod), r.barsOf(pod)
+	if len(terms) == 1 && !apart && len(bars) == 0 {
 		return []*Group{r.Affinity(Affinity, pod, &terms[0])}
 	}
 	all := r.term(Affinity, pod, &terms[0])
@@ -38,14 +38,14 @@ func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Grou
 	if apart {
 		id += " apart"
 	}
-	if barred != nil {
-		id += fmt.Sprint(" barred ", barred)
+	if len(bars) > 0 {
+		id += fmt.Sprint(" barred ", bars)
 	}
 	out := make([]*Group, 0, len(keys))
 	for _, key := range keys {
 		out = append(out, r.intern(&Group{
 			typ: Affinity, key: key, selector: all.selector, namespaces: all.namespaces, allNamespaces: all.allNamespaces, apart: apart,
-			barred: barred, lacking: lacking[key],
+			bars: bars, lacking: lacking[key],
 		}, id))
 	}
 	for i, g := range out {

@@ -53,6 +53,7 @@ type Registry struct {
 	changes  int                  // see Changes
 	steps    int
 	endSoon  []runningPod // see almostGone; nil until it is needed
+	bars     []bar        // those of all pods that are about to be gone; nil until they are needed
 	// choiceSteps are the steps of Choices.
 	choiceSteps int
 }

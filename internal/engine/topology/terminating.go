@@ -30,7 +30,7 @@ func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	case g.typ == Spread || g.claim != "":
 		return false
 	case g.typ == Affinity:
-		return !r.endsSoon(pod) || !g.apart && !n.Deleting && len(RequiredAntiAffinity(pod)) == 0 && !g.isBarredFrom(n)
+		return !r.endsSoon(pod) || !g.apart && !n.Deleting && len(RequiredAntiAffinity(pod)) == 0 && !r.isBarredFrom(g, n)
 	}
 	return snapshot.DaemonOwned(pod) || !r.endsSoon(pod) // the next pod of a DaemonSet comes to the same node
 }
@@ -50,38 +50,53 @@ func (r *Registry) waitsForEnd(pod *corev1.Pod) bool {
 	})
 }
 
-// barred are the domains, by key, that pods which are about to be gone keep this one out of until then; nil if there are none.
+// bar is an anti-affinity of pods that are about to be gone, with the domains of these.
+type bar struct {
+	g       *Group
+	domains map[string]bool
+}
+
+// barsOf are those that keep the pod out of domains until then, by number; nil if there are none.
 //
-// Cost: the pods that terminate, with their terms; all pods on nodes, the first time.
-func (r *Registry) barred(pod *corev1.Pod) map[string][]string {
-	var out map[string][]string
+// Cost: the different terms of pods that terminate; all pods on nodes, the first time.
+func (r *Registry) barsOf(pod *corev1.Pod) (numbers []int) {
+	if r.bars == nil {
+		r.bars = r.findBars()
+	}
+	r.steps += len(r.bars)
+	for i, b := range r.bars {
+		if b.g.selects(pod) {
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
+}
+
+func (r *Registry) findBars() []bar {
+	out, index := []bar{}, map[*Group]int{}
 	for _, other := range r.almostGone() {
-		terms := RequiredAntiAffinity(other.pod)
-		r.steps += len(terms)
-		for i := range terms {
-			g := r.term(Inverse, other.pod, &terms[i])
+		for _, g := range r.declaredBy(other.pod) {
 			domain, has := g.Domain(other.node)
-			if !has || !g.selects(pod) || slices.Contains(out[g.key], domain) {
+			if !has {
 				continue
 			}
-			if out == nil {
-				out = map[string][]string{}
+			i, known := index[g]
+			if !known {
+				i = len(out)
+				index[g], out = i, append(out, bar{g, map[string]bool{}})
 			}
-			out[g.key] = append(out[g.key], domain)
-			slices.Sort(out[g.key])
+			out[i].domains[domain] = true
 		}
 	}
 	return out
 }
 
 // isBarredFrom reports whether the group's pods may have to wait until a pod in some domain of the node is gone.
-func (g *Group) isBarredFrom(n *Node) bool {
-	for key, domains := range g.barred {
-		if d, has := n.Domain(key); has && slices.Contains(domains, d) {
-			return true
-		}
-	}
-	return false
+func (r *Registry) isBarredFrom(g *Group, n *Node) bool {
+	return slices.ContainsFunc(g.bars, func(i int) bool {
+		domain, has := n.Domain(r.bars[i].g.key)
+		return has && r.bars[i].domains[domain]
+	})
 }
 
 // almostGone are the pods on nodes that terminate and are about to be gone.

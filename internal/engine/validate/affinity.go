@@ -14,30 +14,10 @@ type affinityTerm struct {
 	owners []*scheduledPod // the pods that have it
 }
 
-// antiAffinityTerms merges equal terms.
-func (c *check) antiAffinityTerms() []*affinityTerm {
-	index := map[string]*affinityTerm{}
-	var out []*affinityTerm
-	for _, m := range c.neighbors() {
-		for _, t := range requiredAntiAffinity(m.pod) {
-			s := c.affinitySelection(m.pod, &t)
-			id := s.id()
-			r := index[id]
-			if r == nil {
-				r = &affinityTerm{selection: s}
-				index[id] = r
-				out = append(out, r)
-			}
-			r.owners = append(r.owners, m)
-		}
-	}
-	return out
-}
-
 // antiAffinity: no pod of the plan may come into the same domain as another pod, if one of the two keeps away from the
 // other. DaemonSets' pods that come with a node are there before its other pods.
 func (c *check) antiAffinity() {
-	for _, r := range c.antiAffinityTerms() {
+	for _, r := range c.termsOf(c.neighbors()) {
 		in := map[string][]*scheduledPod{}
 		for _, m := range c.selected(r.selection) {
 			for _, d := range m.at.named(r.stated).values {
@@ -73,7 +53,7 @@ type affinitySet struct {
 	// apart is true if the pod keeps away from pods that are about to be gone. As long as it could follow such a pod, it may have to keep away
 	// from another. Barred are the domains, by key as it is stated, that such pods keep it out of.
 	apart  bool
-	barred map[string][]string
+	barred map[string]map[string]bool
 }
 
 // affinitySetOf reads the terms of a pod; nil if it has none.
@@ -82,7 +62,7 @@ func (c *check) affinitySetOf(pod *corev1.Pod) *affinitySet {
 	if len(terms) == 0 {
 		return nil
 	}
-	out := &affinitySet{apart: c.waitsForEnd(pod), barred: c.keptOutOf(pod, c.pods.ending)}
+	out := &affinitySet{apart: c.waitsForEnd(pod), barred: keptOutOf(pod, c.pods.ending)}
 	for i := range terms {
 		out.terms = append(out.terms, c.affinitySelection(pod, &terms[i]))
 	}

@@ -33,9 +33,9 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 // anti-affinity.
 func (c *check) daemonsToCome(keepers []*scheduledPod) []*scheduledPod {
 	var out []*scheduledPod
-	outside := make([]map[string][]string, len(c.s.DaemonSets))
+	outside, terms := make([]map[string]map[string]bool, len(c.s.DaemonSets)), c.termsOf(keepers)
 	for i := range c.s.DaemonSets {
-		outside[i] = c.keptOutOf(c.s.DaemonSets[i].Pod, keepers)
+		outside[i] = keptOutOf(c.s.DaemonSets[i].Pod, terms)
 	}
 	for _, pl := range c.hosts {
 		if pl.node != nil && pl.node.Initialized || pl.launch != nil && len(pl.outcomes) == 0 {
@@ -61,13 +61,38 @@ func (c *check) daemonsToCome(keepers []*scheduledPod) []*scheduledPod {
 	return out
 }
 
-// keptOutOf are the domains, by key as it is stated, that the anti-affinity of these pods keeps the pod out of.
-func (c *check) keptOutOf(pod *corev1.Pod, by []*scheduledPod) map[string][]string {
-	out := map[string][]string{}
-	for _, m := range by {
+// termsOf are the different terms of anti-affinity of the pods, with these as owners.
+func (c *check) termsOf(pods []*scheduledPod) (out []*affinityTerm) {
+	index := map[string]*affinityTerm{}
+	for _, m := range pods {
 		for _, t := range requiredAntiAffinity(m.pod) {
-			if s := c.affinitySelection(m.pod, &t); s.has(pod) {
-				out[s.stated] = append(out[s.stated], m.at.named(s.stated).values...)
+			s := c.affinitySelection(m.pod, &t)
+			id := s.id()
+			r := index[id]
+			if r == nil {
+				r = &affinityTerm{selection: s}
+				index[id] = r
+				out = append(out, r)
+			}
+			r.owners = append(r.owners, m)
+		}
+	}
+	return out
+}
+
+// keptOutOf are the domains, by key as it is stated, that owners of the terms keep the pod out of.
+func keptOutOf(pod *corev1.Pod, terms []*affinityTerm) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, t := range terms {
+		if !t.has(pod) {
+			continue
+		}
+		if out[t.stated] == nil {
+			out[t.stated] = map[string]bool{}
+		}
+		for _, m := range t.owners {
+			for _, d := range m.at.named(t.stated).values {
+				out[t.stated][d] = true
 			}
 		}
 	}
@@ -75,10 +100,10 @@ func (c *check) keptOutOf(pod *corev1.Pod, by []*scheduledPod) map[string][]stri
 }
 
 // isWithin reports whether the host is in one of the domains by some key, whatever it becomes.
-func (pl *host) isWithin(domains map[string][]string) bool {
-	for key, values := range domains {
+func (pl *host) isWithin(domains map[string]map[string]bool) bool {
+	for key, within := range domains {
 		l := pl.named(key)
-		if !l.absent && len(l.values) > 0 && !slices.ContainsFunc(l.values, func(v string) bool { return !slices.Contains(values, v) }) {
+		if !l.absent && len(l.values) > 0 && !slices.ContainsFunc(l.values, func(v string) bool { return !within[v] }) {
 			return true
 		}
 	}

@@ -158,6 +158,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 			4643,  // a node that may come up in a zone that a spread does not know was counted in another
 			1918,  // a pod had to follow one that was too many beside it
 			25128, // a pod followed one that terminates, and another kept away from it
+			33571, // the zone of a group was chosen by the last of its pods' alternatives
 			6089,  // the checker had pods on existing nodes, which a spread does not count, wait for a new domain
 		}},
 	} {

@@ -67,6 +67,13 @@ func TestPodsDoNotCountOnDaemonsThatOthersKeepOff(t *testing.T) {
 			[]string{"general m.large z1: w"},
 		},
 		{
+			"nor does it come to a node in flight",
+			daemons(withNodes(world(Pod("w", Requests("cpu", "1"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
+				occupied("old", "z1", Pod("keeper", Labeled("app", "web"), Apart(Zone, "web"))), occupied("other", "z2"),
+				Node("flying", "general", inZone("z1"), func(n *snapshot.Node) { n.Initialized = false })), agent),
+			[]string{"on flying: w"},
+		},
+		{
 			"a spread counts it where one that is about to be gone keeps it off",
 			daemons(withNodes(world(Pod("w", Requests("cpu", "3"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
 				occupied("old", "z1", Pod("keeper", Apart(Zone, "web"), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: Now()} }),

@@ -63,7 +63,7 @@ func (c *check) daemonsToCome(others []*scheduledPod) []*scheduledPod {
 func (c *check) domainsWithout(daemon *corev1.Pod, others []*scheduledPod) map[string][]string {
 	out := map[string][]string{}
 	for _, o := range others {
-		if o.placedByPlan || !o.repels || o.at.nominated(o.pod) {
+		if o.placedByPlan || !o.repels || o.at.nominated(o.pod) || o.at.node.Deleting {
 			continue
 		}
 		for _, t := range requiredAntiAffinity(o.pod) {

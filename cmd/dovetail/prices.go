@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -156,7 +159,7 @@ func (s *priceSource) readFile() (*pricefile.Prices, error) {
 	if len(data) > largestPriceFile {
 		return nil, fmt.Errorf("it is larger than %d MiB, and a region has no prices for so much", largestPriceFile>>20)
 	}
-	document, err := sigsyaml.YAMLToJSONStrict(data) // of which JSON is a part
+	document, err := onlyDocument(data)
 	if err != nil {
 		return nil, fmt.Errorf("not a file of prices: %s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "json: "))
 	}
@@ -165,6 +168,30 @@ func (s *priceSource) readFile() (*pricefile.Prices, error) {
 		s.file = prices
 	}
 	return prices, err
+}
+
+// onlyDocument is the document of a YAML file, of which JSON is a part, as JSON. Further documents are an error: nobody would read them.
+func onlyDocument(data []byte) (document []byte, _ error) {
+	document = []byte("null")
+	for reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+		text, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return document, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		next, err := sigsyaml.YAMLToJSONStrict(text)
+		switch {
+		case err != nil:
+			return nil, err
+		case string(next) == "null": // comments
+		case string(document) != "null":
+			return nil, errors.New("it has several documents")
+		default:
+			document = next
+		}
+	}
 }
 
 // shownUnknown is how many names of a file that the catalog lacks are listed.

@@ -118,9 +118,10 @@ func TestWrongPricesStopACommand(t *testing.T) {
 		"{":                                      "not a file of prices",
 		"onDemand: {m7i.large: .inf}":            "Inf",
 		"onDemand: {m7i.large: 1, m7i.large: 2}": "m7i.large",
-		"onDemand: &a {x: *a}":                   "not a file of prices",
-		"a,b,c\n1,2,3":                           "not a file of prices",
-		"onDemand: {m7i.large: 1, \"\\e[2J\": 1}": `"\x1b[2J"`,
+		"onDemand: {m7i.large: 1}\n---\nspot: {m7i.large: 1}": "it has several documents",
+		"onDemand: &a {x: *a}":                                "not a file of prices",
+		"a,b,c\n1,2,3":                                        "not a file of prices",
+		"onDemand: {m7i.large: 1, \"\\e[2J\": 1}":             `"\x1b[2J"`,
 	} {
 		path := pricesOf(t, text)
 		for name, args := range statesPrices {

@@ -36,7 +36,7 @@ func (f *recordingFlags) open(cmd *cobra.Command) (*recorder.Recording, error) {
 func recordingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "recording",
-		Short: "List, show and export the decisions that the controller has recorded",
+		Short: "List, show and export the decisions and deletions that the controller has recorded",
 		Long: `The controller records what each pass saw, what it decided and what became of it, in the file that --recorder-path
 names. These commands read that file, or a part of it that was exported. They change nothing.`,
 		Example: `  dovetail recording list -f decisions.rec --since 2h
@@ -44,7 +44,7 @@ names. These commands read that file, or a part of it that was exported. They ch
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(recordingListCommand(), recordingShowCommand(), recordingExportCommand())
+	cmd.AddCommand(recordingListCommand(), recordingShowCommand(), recordingDeletionsCommand(), recordingExportCommand())
 	for _, sub := range cmd.Commands() {
 		checkArgs(sub)
 		interruptible(sub)
@@ -70,6 +70,39 @@ func recordingListCommand() *cobra.Command {
 			}
 			defer recording.Close() // nothing was written
 			list := text.ListOf(recording, text.Since(recording, since))
+			if list.Unreadable > 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(list.Unreadable))
+			}
+			return writeAs(cmd.OutOrStdout(), output.value, list)
+		},
+	}
+	from.bind(cmd)
+	bindSince(cmd, &since)
+	bindOutput(cmd, &output, "table", "wide", "json", "yaml")
+	withOutputFile(cmd)
+	return cmd
+}
+
+func recordingDeletionsCommand() *cobra.Command {
+	var from recordingFlags
+	var output choice
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "deletions",
+		Short: "List what the controller has deleted: time, object, reason, and what the API server and EC2 reported of it",
+		Long: `Lists each NodeClaim and Node that the controller has deleted, each pod that it has evicted or deleted, and each instance
+that it has terminated or rebooted. The JSON has the proofs: UID and resource version of the object, and owner, state and
+NodeClaim of the instance, as the API server and EC2 reported them then.`,
+		Example: `  dovetail recording deletions -f decisions.rec --since 1h
+  dovetail recording deletions -f decisions.rec -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			recording, err := from.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer recording.Close() // nothing was written
+			list := text.DeletionsOf(recording, text.Since(recording, since))
 			if list.Unreadable > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(list.Unreadable))
 			}

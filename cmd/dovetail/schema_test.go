@@ -39,6 +39,7 @@ var documents = map[string]reflect.Type{
 	"AssessmentList":      reflect.TypeFor[clusters.List[assess.Report]](),
 	"Decision":            reflect.TypeFor[recorder.Decision](),
 	"DecisionList":        reflect.TypeFor[recordertext.List](),
+	"DeletionList":        reflect.TypeFor[recordertext.Deletions](),
 	"Findings":            reflect.TypeFor[doctor.Report](),
 	"FindingsList":        reflect.TypeFor[clusters.List[doctor.Report]](),
 	"Fleet":               reflect.TypeFor[top.Report](),

@@ -87,7 +87,7 @@ var importRules = []layer{
 	// A recording has the objects of a cluster, scrubbed as manifests are; replaying it calls the engine.
 	{
 		dir:  "internal/recorder",
-		ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/report"},
+		ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/destroy", "internal/manifest", "internal/report"},
 	},
 	{
 		dir:  "internal/planner",

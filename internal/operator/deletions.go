@@ -41,7 +41,7 @@ func (a *assembly) newDeletions() (deletions, error) {
 	})
 	guard := &destroy.Guard{
 		Client: a.mgr.GetClient(), Live: a.mgr.GetAPIReader(), Cloud: describedByAWS{a}, Budget: budget, Log: a.log, Now: time.Now,
-		Pods: a.podsToMove, Audit: a.measures.deletions.Count,
+		Pods: a.podsToMove, Audit: a.audit,
 	}
 	return deletions{guard, changed}, nil
 }
@@ -52,6 +52,12 @@ type describedByAWS struct{ *assembly }
 // Get implements destroy.Cloud.
 func (d describedByAWS) Get(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
 	return d.measure("deletion").instances(d.aws.Instances).Get(ctx, providerID)
+}
+
+// audit counts and records a deletion.
+func (a *assembly) audit(r destroy.Record) {
+	a.measures.deletions.Count(r)
+	a.recorder.Deletion(r)
 }
 
 // podsToMove counts the pods on a node that would have to move, as the API server has them.

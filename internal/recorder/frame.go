@@ -18,6 +18,8 @@ const (
 	kindSteps     frameKind = 4
 	// kindFiller is the unused rest before the end of the file. Its content is undefined.
 	kindFiller frameKind = 5
+	// kindDeletions are records of what was deleted.
+	kindDeletions frameKind = 6
 )
 
 const (
@@ -88,5 +90,5 @@ func decodeFrame(b []byte) (frame, bool) {
 		kind: frameKind(b[4]), size: e.Uint32(b[8:]), sum: e.Uint32(b[12:]), seq: e.Uint64(b[16:]), base: e.Uint64(b[24:]),
 		prev: e.Uint64(b[32:]), at: int64(e.Uint64(b[40:])), pass: e.Uint32(b[48:]), part: b[5],
 	}
-	return f, f.size <= maxPayload && f.kind >= kindKeyframe && f.kind <= kindFiller
+	return f, f.size <= maxPayload && f.kind >= kindKeyframe && f.kind <= kindDeletions
 }

@@ -22,7 +22,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Help: "Passes and steps that are not in the recording, by the reason: queue, file, size or defect.",
 		}, []string{"what", "reason"}),
 	}
-	for _, what := range []string{"pass", "step"} {
+	for _, what := range []string{"pass", "step", "deletion"} {
 		for _, reason := range []string{"queue", "file", "size", "defect"} {
 			m.dropped.WithLabelValues(what, reason)
 		}

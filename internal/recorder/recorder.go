@@ -13,6 +13,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -55,6 +56,8 @@ type Recorder struct {
 	cfg   Config
 	queue chan *job
 	steps chan Step
+	// deletions wait as steps do.
+	deletions chan destroy.Record
 	// closed stops the writer, done is closed when it has finished.
 	closed, done chan struct{}
 	writer       *writer
@@ -104,7 +107,8 @@ func New(cfg Config) (*Recorder, error) {
 		return nil, err
 	}
 	r := &Recorder{
-		cfg: cfg, queue: make(chan *job, maxQueue), steps: make(chan Step, maxStepQueue), closed: make(chan struct{}),
+		cfg: cfg, queue: make(chan *job, maxQueue), steps: make(chan Step, maxStepQueue),
+		deletions: make(chan destroy.Record, maxStepQueue), closed: make(chan struct{}),
 		done: make(chan struct{}), writer: w, tracker: newTracker(), sources: map[weak.Pointer[snapshot.Snapshot]]source{},
 	}
 	go r.run()
@@ -142,6 +146,18 @@ func (r *Recorder) Step(s Step) {
 	case r.steps <- s:
 	default:
 		r.cfg.Metrics.drop("step", "queue")
+	}
+}
+
+// Deletion records what was deleted, and the proofs.
+func (r *Recorder) Deletion(d destroy.Record) {
+	if r == nil {
+		return
+	}
+	select {
+	case r.deletions <- d:
+	default:
+		r.cfg.Metrics.drop("deletion", "queue")
 	}
 }
 
@@ -213,6 +229,8 @@ func (r *Recorder) run() {
 			r.write(j)
 		case s := <-r.steps:
 			r.writeSteps(s)
+		case d := <-r.deletions:
+			r.writeDeletions(d)
 		case <-r.closed:
 			for {
 				select {
@@ -220,6 +238,8 @@ func (r *Recorder) run() {
 					r.write(j)
 				case s := <-r.steps:
 					r.writeSteps(s)
+				case d := <-r.deletions:
+					r.writeDeletions(d)
 				default:
 					r.writer.close()
 					return
@@ -267,30 +287,46 @@ func (r *Recorder) failed(err error, what string) {
 }
 
 func (r *Recorder) writeSteps(first Step) {
-	steps := []Step{first}
-	for len(steps) < maxStepQueue {
+	steps := waiting(first, r.steps)
+	r.writeList(frame{kind: kindSteps, at: first.At.UnixNano()}, "step", steps, len(steps))
+}
+
+func (r *Recorder) writeDeletions(first destroy.Record) {
+	deletions := waiting(first, r.deletions)
+	r.writeList(frame{kind: kindDeletions, at: first.At.UnixNano()}, "deletion", deletions, len(deletions))
+}
+
+// waiting returns what is queued now.
+func waiting[T any](first T, queue <-chan T) []T {
+	out := []T{first}
+	for len(out) < maxStepQueue {
 		select {
-		case s := <-r.steps:
-			steps = append(steps, s)
+		case next := <-queue:
+			out = append(out, next)
 			continue
 		default:
 		}
 		break
 	}
+	return out
+}
+
+// writeList writes a list of n, each of which is what metrics call it, into a frame.
+func (r *Recorder) writeList(f frame, what string, list any, n int) {
 	if r.paused() {
-		for range steps {
-			r.cfg.Metrics.drop("step", "file")
+		for range n {
+			r.cfg.Metrics.drop(what, "file")
 		}
 		return
 	}
-	data, err := json.Marshal(steps)
+	data, err := json.Marshal(list)
 	if err == nil {
-		err = r.writer.append(&frame{kind: kindSteps, at: first.At.UnixNano()}, data)
+		err = r.writer.append(&f, data)
 	}
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.failed(err, "step")
+		r.failed(err, what)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
 // Recording is a recording that is read. A process may still be recording to it.
@@ -145,6 +146,28 @@ func (r *Recording) Decisions(in Selection) (list []Decision, unreadable int) {
 		list[i].setSteps(steps[list[i].ID])
 	}
 	slices.SortStableFunc(list, func(a, b Decision) int { return a.At.Compare(b.At) })
+	return list, unreadable
+}
+
+// Deletions returns what was deleted from a time on, the oldest first; zero is the first. Frames that are damaged are left out; unreadable
+// counts them.
+func (r *Recording) Deletions(from time.Time) (list []destroy.Record, unreadable int) {
+	for _, f := range r.frames {
+		if f.kind != kindDeletions {
+			continue
+		}
+		var some []destroy.Record
+		data, err := payload(r.file, f)
+		if err == nil {
+			err = json.Unmarshal(data, &some)
+		}
+		if err != nil {
+			unreadable++
+			continue
+		}
+		list = append(list, slices.DeleteFunc(some, func(d destroy.Record) bool { return d.At.Before(from) })...)
+	}
+	slices.SortStableFunc(list, func(a, b destroy.Record) int { return a.At.Compare(b.At) })
 	return list, unreadable
 }
 

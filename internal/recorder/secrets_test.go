@@ -128,7 +128,7 @@ func text(t *testing.T, path string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rec.frames[i].kind == kindSteps {
+		if kind := rec.frames[i].kind; kind == kindSteps || kind == kindDeletions {
 			out.Write(data)
 			continue
 		}

@@ -42,6 +42,8 @@ func onAllNodes(c *corev1.TopologySpreadConstraint) {
 func TestPodsDoNotCountOnDaemonsThatOthersKeepOff(t *testing.T) {
 	agent := Pod("agent", Labeled("app", "web"))
 	keeper := func(zone string) snapshot.Node { return occupied("old", zone, Pod("keeper", Apart(Zone, "web"))) }
+	leaving := occupied("leaving", "z1", Pod("keeper", Apart(Zone, "web")))
+	leaving.Deleting = true
 	checkPlans(t, []planCase{
 		{
 			"a pod that follows the DaemonSet's goes to another zone",
@@ -65,6 +67,20 @@ func TestPodsDoNotCountOnDaemonsThatOthersKeepOff(t *testing.T) {
 			daemons(withNodes(world(Pod("w", Requests("cpu", "3"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
 				occupied("old", "z1", Pod("keeper", Labeled("app", "web"), Apart(Zone, "web"))), occupied("other", "z2")), agent),
 			[]string{"general m.large z1: w"},
+		},
+		{
+			"nor does it come to a node in flight",
+			daemons(withNodes(world(Pod("w", Requests("cpu", "1"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
+				occupied("old", "z1", Pod("keeper", Labeled("app", "web"), Apart(Zone, "web"))), occupied("other", "z2"),
+				Node("flying", "general", inZone("z1"), func(n *snapshot.Node) { n.Initialized = false })), agent),
+			[]string{"on flying: w"},
+		},
+		{
+			"a spread counts it where one on a node that is being deleted keeps it off",
+			daemons(withNodes(world(Pod("w", Requests("cpu", "3"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))),
+				leaving,
+				occupied("old", "z1", Pod("web", Labeled("app", "web"))), occupied("other", "z2")), agent),
+			[]string{"unschedulable (Topology): w"},
 		},
 		{
 			"a spread counts it where one that is about to be gone keeps it off",

@@ -101,6 +101,9 @@ func (r *Registry) CountDeclared() {
 				if domain, ok := g.Domain(n); ok && r.CountsPod(g, n, pod) {
 					g.counts[domain]++
 					g.note(pod, n)
+					if n.Deleting { // which the pod leaves
+						g.addUnsure(domain, 1)
+					}
 				}
 			}
 		}

@@ -42,6 +42,7 @@ func (c *check) devices() {
 	if c.s.Devices != nil {
 		free = c.s.Devices.Free(c.leaving())
 	}
+	first := c.firstUsers()
 	for _, pl := range c.hosts {
 		for _, pod := range pl.pods {
 			c.hasExtended(pl, pod)
@@ -51,7 +52,13 @@ func (c *check) devices() {
 				c.failAt([]*host{pl}, "pod %s has resource claims, and is placed on %s", name(pod), pl.name)
 			default:
 				c.hasDevices(pl, pod, comesWith)
-				c.hasDevicesOnEach(pl, pod, free)
+				c.hasDevicesOnEach(pl, pod, func(claims []snapshot.DeviceClaim, at snapshot.DeviceNode) error {
+					_, err := free.Find(slices.DeleteFunc(slices.Clone(claims), func(claim snapshot.DeviceClaim) bool {
+						other, some := first[claim.UID]
+						return some && other != pod.UID
+					}), at)
+					return err
+				})
 			}
 		}
 	}
@@ -142,8 +149,26 @@ func (c *check) leaving() map[types.UID]bool {
 	return out
 }
 
-// hasDevicesOnEach: whatever a launch becomes, there are devices for the pod, if it were alone.
-func (c *check) hasDevicesOnEach(pl *host, pod *corev1.Pod, free snapshot.DeviceState) {
+// firstUsers are the pods for which the plan allocates devices, by claim. Others that use the claim come after them.
+func (c *check) firstUsers() map[types.UID]types.UID {
+	out := map[types.UID]types.UID{}
+	for _, pl := range c.hosts {
+		for _, u := range c.devicesAt(pl) {
+			for _, g := range u.Grants {
+				for i, r := range g.Results {
+					if r != nil {
+						out[u.Claims[i].UID] = u.Pod.UID
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// hasDevicesOnEach: whatever a launch becomes, there are devices for the pod, if it were alone. Find finds devices for those of its claims
+// that get them with it.
+func (c *check) hasDevicesOnEach(pl *host, pod *corev1.Pod, find func([]snapshot.DeviceClaim, snapshot.DeviceNode) error) {
 	claims, err := c.s.Devices.Claims(pod)
 	if pl.launch == nil || err != nil {
 		return
@@ -161,7 +186,7 @@ func (c *check) hasDevicesOnEach(pl *host, pod *corev1.Pod, free snapshot.Device
 			continue
 		}
 		seen[kind] = true
-		if _, err := free.Find(claims, at); err != nil {
+		if err := find(claims, at); err != nil {
 			c.failAt([]*host{pl}, "pod %s: as %s in %s, %s has no devices for it: %v", name(pod), out.it.Name, out.o.Zone, pl.name, err)
 			return
 		}

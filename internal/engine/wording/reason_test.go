@@ -77,18 +77,18 @@ func TestClausesNameTheirPool(t *testing.T) {
 // What the pod needs comes first, and then what the NodePool allows: the owner of the pod knows the former.
 func TestCausesBeginWithWhatThePodNeeds(t *testing.T) {
 	allowed := rejection.LabelOf(requirement.In("karpenter.k8s.aws/instance-category", "c", "m", "r"))
-	gpu := rejection.Size{Amount: rejection.Amount{Resource: "nvidia.com/gpu", Needs: "1"}, Cause: rejection.NoSuitableType}
+	gpu := rejection.Size{Amount: rejection.Amount{Resource: "nvidia.com/gpu", Needs: "1"}, Cause: rejection.NowhereKnown}
 	r := rejection.Reason{Code: rejection.Resources, NodePool: "default", Rule: &rejection.Rule{Sizes: &rejection.Sizes{
 		Pool: &allowed, TooLarge: []rejection.Size{gpu},
 	}}}
 	const allows = "allows only karpenter.k8s.aws/instance-category in (c, m, r)"
-	if got, want := wording.Reason(r), "the pod needs 1 nvidia.com/gpu; the pool "+allows; got != want {
+	if got, want := wording.Reason(r), "the pod needs 1 nvidia.com/gpu, which neither a node nor an instance type has; the pool "+allows; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	c := wording.LabelKeys.Clause(r)
 	for remark, want := range map[string]string{
-		"":               "it needs 1 nvidia.com/gpu; NodePool default " + allows,
-		"so do 2 others": "it needs 1 nvidia.com/gpu; NodePool default " + allows + " (so do 2 others)",
+		"":               "it needs 1 nvidia.com/gpu, which neither a node nor an instance type has; NodePool default " + allows,
+		"so do 2 others": "it needs 1 nvidia.com/gpu, which neither a node nor an instance type has; NodePool default " + allows + " (so do 2 others)",
 	} {
 		if got := c.Naming("default", remark); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -96,6 +96,51 @@ func TestCausesBeginWithWhatThePodNeeds(t *testing.T) {
 	}
 	none := wording.Clause{Text: "a volume can only be used in z3", OfPool: "allows only z1"}
 	if got, want := none.Naming("default", ""), "a volume can only be used in z3; NodePool default allows only z1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A pod that needs a GPU is told what its pool lacks, why, and what to allow, as far as that alone is enough.
+func TestAMissingResourceIsNamedWithWhatToAllow(t *testing.T) {
+	gpu := rejection.Size{Amount: rejection.Amount{Resource: "nvidia.com/gpu", Needs: "1"}, Cause: rejection.NoSuitableType}
+	reason := func(key string, values ...string) rejection.Reason {
+		allowed := rejection.LabelOf(requirement.In(key, values...))
+		return rejection.Reason{
+			Code: rejection.Resources, NodePool: "general", Together: 1,
+			Nearest: &rejection.Nearest{InstanceType: "g6.large", Zone: "z2", CapacityType: "spot"},
+			Rule:    &rejection.Rule{Sizes: &rejection.Sizes{Pool: &allowed, TooLarge: []rejection.Size{gpu}}},
+		}
+	}
+	const category = "karpenter.k8s.aws/instance-category"
+	for want, key := range map[string]string{
+		"karpenter.k8s.aws/instance-category in (a, b); allow that of g6.large, too": category,
+		"topology.kubernetes.io/zone in (a, b); allow z2, too":                       corev1.LabelTopologyZone,
+		"karpenter.sh/capacity-type in (a, b); allow spot, too":                      "karpenter.sh/capacity-type",
+		"node.kubernetes.io/instance-type in (a, b); allow g6.large, too":            corev1.LabelInstanceTypeStable,
+	} {
+		want = "fits g6.large in z2, but the pool has no instance type with nvidia.com/gpu: it allows only " + want
+		if got := wording.Reason(reason(key, "a", "b")); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	r := reason(category, "c", "m")
+	if got, want := wording.LabelWords.Clause(r).Naming("general", ""),
+		"NodePool general has no instance type with nvidia.com/gpu: it allows only instance category in (c, m)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for together, want := range map[int]string{
+		0: "the pool has no instance type with nvidia.com/gpu: it allows only karpenter.k8s.aws/instance-category in (c, m)",
+		2: "the pool has no instance type with nvidia.com/gpu: it allows only karpenter.k8s.aws/instance-category in (c, m); " +
+			"but for these 2 reasons it fits g6.large in z2",
+	} {
+		r.Together = together
+		if got := wording.Reason(r); got != want {
+			t.Errorf("of %d reasons: %q, want %q", together, got, want)
+		}
+	}
+	r.Together, r.Rule.Sizes.TooLarge[0].Cause = 1, rejection.NowhereKnown
+	if got, want := wording.Reason(r), "fits g6.large in z2, but the pod needs 1 nvidia.com/gpu, which neither a node nor an instance type has; "+
+		"the pool allows only karpenter.k8s.aws/instance-category in (c, m)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

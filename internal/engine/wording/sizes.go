@@ -1,11 +1,13 @@
 package wording
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
 
@@ -42,15 +44,20 @@ func lacks(z *rejection.Sizes) string {
 	return strings.Join(names, " and ")
 }
 
-// allow is what a pool would have to allow for resources that its types lack; empty if that is not known.
+// allow is what a pool would have to allow for resources that its types lack; empty if that is not known, or not enough.
 func allow(r rejection.Reason) string {
-	if r.Nearest == nil || r.Rule == nil || r.Rule.Sizes == nil || r.Rule.Sizes.Pool == nil || lacks(r.Rule.Sizes) == "" {
+	if r.Nearest == nil || r.Together != 1 || r.Rule == nil || r.Rule.Sizes == nil || r.Rule.Sizes.Pool == nil || lacks(r.Rule.Sizes) == "" {
 		return ""
 	}
-	if l := r.Rule.Sizes.Pool; l.Operator != corev1.NodeSelectorOpIn || len(l.Values) == 0 {
+	l := r.Rule.Sizes.Pool
+	if l.Operator != corev1.NodeSelectorOpIn || len(l.Values) == 0 {
 		return ""
 	}
-	return "; allow that of " + r.Nearest.InstanceType + ", too"
+	value := map[string]string{
+		corev1.LabelTopologyZone: r.Nearest.Zone, karpv1.LabelCapacityType: r.Nearest.CapacityType,
+		corev1.LabelInstanceTypeStable: r.Nearest.InstanceType,
+	}[l.Key]
+	return "; allow " + cmp.Or(value, "that of "+r.Nearest.InstanceType) + ", too"
 }
 
 func tooLarge(z *rejection.Sizes) Clause {

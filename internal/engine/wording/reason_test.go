@@ -100,7 +100,7 @@ func TestCausesBeginWithWhatThePodNeeds(t *testing.T) {
 	}
 }
 
-// A pod that needs a GPU is told what its pool lacks, why, and what to allow, as far as that alone is enough.
+// The reason of a pod that needs a GPU names what its pool lacks, why, and what to allow, as far as that alone is enough.
 func TestAMissingResourceIsNamedWithWhatToAllow(t *testing.T) {
 	gpu := rejection.Size{Amount: rejection.Amount{Resource: "nvidia.com/gpu", Needs: "1"}, Cause: rejection.NoSuitableType}
 	reason := func(key string, values ...string) rejection.Reason {

@@ -22,7 +22,7 @@ const typesPerStep = 16
 // seeDaemons finds the DaemonSets that the pod must not share a node with, and the views that one on the bin's own
 // node may satisfy. A node without the label of a view is with no other pod: that suits those that keep apart, and no
 // others.
-func (s *Set) seeDaemons(a *request, cands *nodepool.Candidates, with []int) {
+func (s *Set) seeDaemons(b *Bin, a *request, cands *nodepool.Candidates, with []int) {
 	t := cands.Template()
 	if a.c.ManyTerms() {
 		*s.steps += len(with) * (1 + len(t.Types())/typesPerStep)
@@ -32,11 +32,24 @@ func (s *Set) seeDaemons(a *request, cands *nodepool.Candidates, with []int) {
 		switch {
 		case s.topology.LacksDomain(v.Key(), cands.Requirements()):
 		case v.KeepsApart():
-			a.avoided = a.avoided.Union(v.Daemons())
+			a.avoided = a.avoided.Union(s.notDisplaced(b, cands, v.Daemons()))
 		case v.Type() == topology.Affinity && !t.Lacks(v.Key()) && len(t.DaemonsOn(v.Daemons())) > 0:
 			a.following = append(a.following, i)
 		}
 	}
+}
+
+// notDisplaced are those of the DaemonSets of which a pod may come to the bin with the candidates, now or later.
+func (s *Set) notDisplaced(b *Bin, cands *nodepool.Candidates, of resources.Bitset) (out resources.Bitset) {
+	if !s.topology.KeepsDaemonsOff() {
+		return of
+	}
+	for _, number := range of.Members() {
+		if _, rivals := cands.Rivals(number, nil); !s.topology.Displaced(number, rivals, b.as(cands)) {
+			out.Add(number)
+		}
+	}
+	return out
 }
 
 // seeComing has the pod's spreads count the DaemonSets' pods that come with the bin, where its domain is not known: those of other
@@ -74,17 +87,17 @@ func (s *Set) mayBring(b *Bin, v *topology.View) bool {
 
 // comingWith is which of them come to which domain.
 func (s *Set) comingWith(b *Bin, a request, v *topology.View) topology.Coming {
-	cands, key, daemons := b.cands.Narrow(a.level.InternedFull()), v.Key(), v.Daemons()
+	cands, key, daemons := a.inside, v.Key(), v.Daemons()
+	if cands == nil {
+		cands = b.cands.Narrow(a.level.InternedFull())
+	}
 	return func(domain string) (may, surely int) {
 		in := cands
 		if domain != "" {
 			in = b.t.Candidates(cands.Requirements().With(requirement.In(key, domain)))
 		}
-		blocked := s.blockedGroups(b, a)
-		at := b.as(in)
-		return in.MayHave(nodepool.Neighbors{
-			Of: daemons, Admitted: s.topology.Admitted(daemons, at), Certain: s.topology.Certain(daemons, at),
-		}, blocked)
+		at, blocked := b.as(in), s.blockedGroups(b, a)
+		return in.MayHave(daemons, blocked, func(d *topology.ComingDaemon) { s.topology.SeeKeepers(d, at) })
 	}
 }
 
@@ -107,9 +120,9 @@ func (b *Bin) Brings(g *topology.Group) bool {
 	return slices.ContainsFunc(b.counted, func(c topology.CountedDaemon) bool { return c.Group == g })
 }
 
-// withoutComing are the request on those types of a fresh bin on which no DaemonSet runs that the pod's spreads count, and that on those
-// without one of them.
-func (s *Set) withoutComing(b *Bin, a request, with []int) iter.Seq[request] {
+// withoutComing are the request on those types of a fresh bin on which no DaemonSet runs that the pod's spreads count, those without one of
+// them, and those where running pods keep some off.
+func (s *Set) withoutComing(b *Bin, a request, cands *nodepool.Candidates, with []int) iter.Seq[request] {
 	return func(yield func(request) bool) {
 		if len(b.pods) > 0 {
 			return
@@ -122,21 +135,50 @@ func (s *Set) withoutComing(b *Bin, a request, with []int) iter.Seq[request] {
 		}
 		try := func(avoided resources.Bitset) bool {
 			without := a
-			without.avoided = a.avoided.Union(avoided)
+			without.avoided, without.inside = a.avoided.Union(avoided), cands
 			s.seeComing(b, &without, with) // what comes to the other types
 			return yield(without)
 		}
 		on := b.t.DaemonsOn(coming)
-		if len(on) == 0 || !try(coming) || len(on) == 1 {
+		if len(on) > 0 && !try(coming) {
 			return
 		}
-		for _, number := range on[:min(len(on), maxDaemonChoices)] {
-			var one resources.Bitset
-			if one.Add(number); !try(one) {
-				return
+		if len(on) > 1 {
+			for _, number := range on[:min(len(on), maxDaemonChoices)] {
+				var one resources.Bitset
+				if one.Add(number); !try(one) {
+					return
+				}
+			}
+		}
+		if without, some := s.whereKeptOff(b, a, cands, with); some && (len(on) > 0 || !slices.Equal(without.avoided, a.avoided)) {
+			yield(without)
+		}
+	}
+}
+
+// whereKeptOff is the request on those of the candidates that running pods keep DaemonSets' pods off which matter to the pod: those of the
+// first of them, and of as many others as can be. It is false if they keep none off, or all candidates.
+func (s *Set) whereKeptOff(b *Bin, a request, cands *nodepool.Candidates, with []int) (without request, some bool) {
+	var daemons resources.Bitset
+	for _, i := range with {
+		daemons = daemons.Union(a.views[i].Daemons())
+	}
+	without = a
+	without.inside, without.avoided, without.following = cands, nil, nil
+	for _, number := range b.t.DaemonsOn(daemons) {
+		if where, kept := s.topology.Inside(number, b.as(without.inside)); kept {
+			if inside := without.inside.NarrowBy(where); inside != nil && len(inside.List()) > 0 {
+				without.inside = inside
 			}
 		}
 	}
+	if without.inside == cands {
+		return a, false
+	}
+	s.seeDaemons(b, &without, without.inside, with)
+	s.seeComing(b, &without, with)
+	return without, true
 }
 
 // bringsSpread reports whether a spread counts DaemonSets' pods that come with the bin.

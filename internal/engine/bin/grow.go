@@ -22,6 +22,8 @@ type request struct {
 	avoided   resources.Bitset
 	following []int
 	reduced   bool
+	// inside are those of the candidates that the pod is to have; nil for all of them.
+	inside *nodepool.Candidates
 }
 
 // Grow computes what the bin becomes if it takes a pod of the class at this relaxation level.
@@ -47,7 +49,7 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 	*s.steps += c.ViewSteps(level)
 	with := c.SortedViews(level).WithDaemons()
 	if len(with) > 0 {
-		s.seeDaemons(&a, cands, with)
+		s.seeDaemons(b, &a, cands, with)
 		s.seeComing(b, &a, with)
 	}
 	g, why := s.growWith(b, a, cands)
@@ -55,8 +57,8 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 		return g, why
 	}
 	never := why.final
-	for without := range s.withoutComing(b, a, with) {
-		grown, refused := s.growWith(b, without, cands)
+	for without := range s.withoutComing(b, a, cands, with) {
+		grown, refused := s.growWith(b, without, without.inside)
 		if refused == nil {
 			return grown, nil
 		}

@@ -3,6 +3,8 @@ package nodepool
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
@@ -71,51 +73,59 @@ func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
 func (c *Candidates) Coming(of resources.Bitset, marked []bool) (out []topology.ComingDaemon) {
 	for _, number := range c.t.DaemonsOn(of) {
 		if may, surely := c.MayGet(number, marked); may {
-			out = append(out, topology.ComingDaemon{Number: number, Surely: surely, Rivals: c.rivals(number, marked)})
+			rivals, sureRivals := c.Rivals(number, marked)
+			out = append(out, topology.ComingDaemon{Number: number, Surely: surely, Rivals: rivals, SureRivals: sureRivals})
 		}
 	}
 	return out
 }
 
-// rivals are the daemons that may run on a node of the candidates outside the marked groups instead of this one.
-func (c *Candidates) rivals(number int, marked []bool) (out resources.Bitset) {
+// Rivals are the daemons that may run on a node of the candidates outside the marked groups instead of this one, and those of them that do
+// on each.
+func (c *Candidates) Rivals(number int, marked []bool) (may, surely resources.Bitset) {
 	for _, rival := range c.t.RivalsOf(number).Members() {
-		if may, _ := c.MayGet(rival, marked); may {
-			out.Add(rival)
+		some, all := c.MayGet(rival, marked)
+		if some {
+			may.Add(rival)
+		}
+		if all {
+			surely.Add(rival)
 		}
 	}
-	return out
+	return may, surely
 }
 
-// Arriving returns how many of the daemons surely run on each node of the template with the label's value, or on each one if the value
-// is empty; certain are those that nothing but another DaemonSet keeps off. Some is false if there can be no such node.
-func (t *Template) Arriving(of, certain resources.Bitset, key, value string) (n int, some bool) {
-	reqs := t.reqs
-	if value != "" {
-		reqs = reqs.With(requirement.In(key, value))
+// Arriving returns how many of the daemons surely run on each node of the template that the pod selects; certain are those that nothing but
+// another DaemonSet keeps off. Some is false if there can be no such node.
+func (t *Template) Arriving(of, certain resources.Bitset, pod requirement.Pod) (n int, some bool) {
+	terms := pod.Required
+	if len(terms) == 0 {
+		terms = []requirement.Set{{}}
 	}
-	cands := t.Candidates(reqs)
-	_, n = cands.MayHave(Neighbors{Of: of, Admitted: of, Certain: certain}, nil)
-	return n, len(cands.list) > 0
-}
-
-// Neighbors are daemons, by number.
-type Neighbors struct {
-	Of resources.Bitset
-	// Admitted are those of them that running pods do not surely keep off the nodes at hand, Certain those that nothing but another
-	// DaemonSet keeps off.
-	Admitted, Certain resources.Bitset
+	sure := func(d *topology.ComingDaemon) { d.Surely = d.Surely && certain.Has(d.Number) }
+	for _, term := range terms {
+		cands := t.Candidates(t.reqs).NarrowBy(pod.Selector.Intersect(term).Without(corev1.LabelHostname))
+		if cands == nil || len(cands.list) == 0 {
+			continue
+		}
+		if _, here := cands.MayHave(of, nil, sure); !some || here < n {
+			n, some = here, true
+		}
+	}
+	return n, some
 }
 
 // MayHave returns how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each.
-func (c *Candidates) MayHave(n Neighbors, marked []bool) (may, surely int) {
-	for _, coming := range c.Coming(n.Of, marked) {
-		if counts, _ := coming.Among(n.Admitted); !counts || !n.Admitted.Has(coming.Number) {
-			continue
-		}
-		may++
-		if _, sure := coming.Among(n.Of); sure && n.Certain.Has(coming.Number) {
-			surely++
+// See notes what keeps the pod of one off.
+func (c *Candidates) MayHave(of resources.Bitset, marked []bool, see func(*topology.ComingDaemon)) (may, surely int) {
+	for _, coming := range c.Coming(of, marked) {
+		see(&coming)
+		switch counts, sure := coming.Among(of); {
+		case !counts || coming.KeptOff:
+		case sure:
+			may, surely = may+1, surely+1
+		default:
+			may++
 		}
 	}
 	return may, surely

@@ -156,3 +156,33 @@ func TestNodesWithoutADaemonSetTakePodsOnceADomainIsOut(t *testing.T) {
 		}},
 	})
 }
+
+// TestPodsWaitForNodesThatBringTooManyDaemons: each new node brings a pod of a DaemonSet to its architecture. The pod that counts these fits
+// beside one of them, so no second node is launched for a pod that follows it: that one waits for the next plan.
+func TestPodsWaitForNodesThatBringTooManyDaemons(t *testing.T) {
+	agent := Pod("agent", Labeled("app", "agent"), Selects(corev1.LabelOSStable, "linux"))
+	first := Pod("first", Labeled("app", "first"), Requests("cpu", "750m"), Spread(Arch, 1, "agent"))
+	web := Pods(2, "w", Labeled("app", "web"), Near(Capacity, "first"), Spread(Host, 1, "web"))
+	arm := occupied("arm", "z1")
+	arm.Labels[Arch] = "arm64"
+	checkPlans(t, []planCase{
+		{"without followers", daemons(withNodes(world(first), arm), agent), []string{"general m.small: first"}},
+		{"with followers", daemons(withNodes(world(append(web, first)...), arm), agent), []string{
+			"general m.small: first, w", "unschedulable (Topology): w",
+		}},
+	})
+}
+
+// TestDomainsBeginWithDaemonsOfNodesThatCount: the first node of each zone brings a DaemonSet's pod, if it is one that the pods select.
+func TestDomainsBeginWithDaemonsOfNodesThatCount(t *testing.T) {
+	pools := []snapshot.Pool{
+		Pool("general", Types()), Pool("rack", Types(), TemplateLabel("rack", "r1"), PoolTaint("dedicated", corev1.TaintEffectNoSchedule)),
+	}
+	outside := func(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
+		return Pod(name, append(edit, Labeled("app", "web"), Needs(Expr("rack", absent)), Spread(Zone, 1, "web"))...)
+	}
+	checkPlans(t, []planCase{{
+		"not those of another pool's nodes", daemons(World(pools, outside("a"), outside("b", Tolerates("dedicated"))), Pod("agent", Labeled("app", "web"))),
+		[]string{"general m.small z1: a", "general m.small z2: b"},
+	}})
+}

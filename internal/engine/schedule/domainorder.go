@@ -2,10 +2,12 @@ package schedule
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -126,14 +128,14 @@ func (d *domainOrder) add(all map[string]*domainEstimate, key string, c *class, 
 
 // room is how many pods of the class existing nodes hold besides theirs, by domain.
 func (d *domainOrder) room(key string, c *class) map[string]int {
-	out, level := map[string]int{}, lastLevel(c)
+	out := map[string]int{}
 	for _, n := range d.sv.nodes.All() {
 		value, has := n.Source().Labels[key]
-		if !has {
-			continue
-		}
-		if ok, never := d.sv.nodes.CanJoin(n, c.Class, level); ok || !never {
-			out[value] += hostsOne(c, level, c.Requests().TimesIn(n.Free()))
+		if has && slices.ContainsFunc(c.Levels(), func(level *podclass.Level) bool { // each may have another alternative of what is required
+			ok, never := d.sv.nodes.CanJoin(n, c.Class, level)
+			return ok || !never
+		}) {
+			out[value] += hostsOne(c, lastLevel(c), c.Requests().TimesIn(n.Free()))
 		}
 	}
 	return out
@@ -142,19 +144,15 @@ func (d *domainOrder) room(key string, c *class) map[string]int {
 // launchable is what new nodes for n pods of the class cost at least, about, by domain, in $/h. A domain without a node that has room for
 // one is not in it.
 func (d *domainOrder) launchable(key string, c *class, n int) map[string]float64 {
-	out, level := map[string]float64{}, lastLevel(c)
+	out := map[string]float64{}
 	nodes := func(room resources.Vec) int {
-		fit := hostsOne(c, level, c.Requests().TimesIn(room))
+		fit := hostsOne(c, lastLevel(c), c.Requests().TimesIn(room))
 		if fit == 0 {
 			return 0
 		}
 		return (n + fit - 1) / fit
 	}
-	for _, t := range d.sv.pools.All() {
-		cands := t.Candidates(t.Requirements()).Narrow(level.InternedFull())
-		if cands == nil || level.Blocked().Has(t.Index()) {
-			continue
-		}
+	for cands := range d.candidates(c) {
 		for _, volume := range c.Volumes() {
 			with := cands.Narrow(volume)
 			if with == nil {
@@ -168,6 +166,24 @@ func (d *domainOrder) launchable(key string, c *class, n int) map[string]float64
 		}
 	}
 	return out
+}
+
+// candidates are those for new nodes for the class, by pool and by what its levels require.
+func (d *domainOrder) candidates(c *class) iter.Seq[*nodepool.Candidates] {
+	return func(yield func(*nodepool.Candidates) bool) {
+		for _, t := range d.sv.pools.All() {
+			var seen []*nodepool.Candidates
+			for _, level := range c.Levels() {
+				cands := t.Candidates(t.Requirements()).Narrow(level.InternedFull())
+				if cands == nil || level.Blocked().Has(t.Index()) || slices.Contains(seen, cands) {
+					continue
+				}
+				if seen = append(seen, cands); !yield(cands) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // lastLevel is what the pods of the class require once all of their preferences are dropped.

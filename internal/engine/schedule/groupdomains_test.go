@@ -94,6 +94,42 @@ func TestAGroupWithATopologyIsInOneDomain(t *testing.T) {
 	}
 }
 
+// TestAGroupIsWhereAnyOfItsAlternativesAllowsItsPods: terms of required node affinity are alternatives, whichever comes first.
+func TestAGroupIsWhereAnyOfItsAlternativesAllowsItsPods(t *testing.T) {
+	gpu := Expr(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpIn, "gpu")
+	inZ2 := Expr(Zone, corev1.NodeSelectorOpIn, "z2")
+	other := Expr("team", corev1.NodeSelectorOpIn, "other")
+	pods := func(terms ...corev1.NodeSelectorRequirement) []*corev1.Pod {
+		edit := []func(*corev1.Pod){InGroup("train"), Requests("cpu", "1500m")}
+		for _, term := range terms {
+			edit = append(edit, Needs(term))
+		}
+		return Pods(1, "train", edit...)
+	}
+	for _, c := range []struct {
+		name string
+		pods []*corev1.Pod
+		want map[string]int
+	}{
+		{"on an existing node by the first", pods(Expr(Host, corev1.NodeSelectorOpIn, "n1"), other), map[string]int{"n1": 1}},
+		{"on an existing node by the last", pods(other, Expr(Host, corev1.NodeSelectorOpIn, "n1")), map[string]int{"n1": 1}},
+		{"on a new node by the first", pods(inZ2, other), map[string]int{"z2": 1}},
+		{"on a new node by the last", pods(other, gpu), map[string]int{"z2": 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := World([]snapshot.Pool{Pool("general", twoZoneTypes())}, c.pods...)
+			s.Nodes = []snapshot.Node{Node("n1", "general", func(n *snapshot.Node) { n.Labels[Zone] = "z2" })}
+			if c.want["n1"] == 0 {
+				s.Nodes[0].Taints = []corev1.Taint{{Key: "full", Effect: corev1.TaintEffectNoSchedule}}
+			}
+			p := solveValid(t, WithGroups(s, Gang("train", 1, GroupKey(Zone))))
+			if got := zonesOf(p); !maps.Equal(got, c.want) || len(p.Rejected) > 0 {
+				t.Errorf("pods by zone %v, want %v; rejected %v", got, c.want, p.Rejected)
+			}
+		})
+	}
+}
+
 func TestAGroupThatFitsInNoDomainGetsNoNodes(t *testing.T) {
 	for _, c := range []struct {
 		name string

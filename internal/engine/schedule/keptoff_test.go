@@ -112,6 +112,53 @@ func TestPodsKeepAwayFromADaemonSetOnlyWhereItRuns(t *testing.T) {
 	})
 }
 
+// TestSpreadsCountNoDaemonsThatRunningPodsKeepOff: a new node in the domain of a running pod that keeps a DaemonSet's pod out has none,
+// whatever it becomes. So a spread that counts these has room there for another pod.
+func TestSpreadsCountNoDaemonsThatRunningPodsKeepOff(t *testing.T) {
+	agent := Pod("agent", Labeled("app", "web"))
+	web := Pod("web", Labeled("app", "web"))
+	pod := Pod("x", Requests("cpu", "900m"), Selects(Zone, "z1"), Spread(Zone, 1, "web", onAllNodes))
+	full := func(n *snapshot.Node) {
+		n.Registered, n.Initialized, n.Name = false, false, n.Claim
+		n.Allocatable, n.Capacity = Resources("cpu", "100m", "pods", "9"), Resources("cpu", "100m", "pods", "9")
+	}
+	in := func(nodes ...snapshot.Node) *snapshot.Snapshot {
+		return daemons(withNodes(world(pod), append(nodes, occupied("empty", "z2"))...), agent)
+	}
+	checkPlans(t, []planCase{
+		{"no keeper", in(occupied("old", "z1", web)), []string{"unschedulable (Topology): x"}},
+		{"in the zone of the keeper", in(occupied("old", "z1", web, Pod("keeper", Apart(Zone, "web")))), []string{"general m.small z1: x"}},
+		{
+			"on demand, as the keeper", in(occupied("old", "z1", web, Pod("keeper", Apart(Capacity, "web")))),
+			[]string{"general m.small z1: x"},
+		},
+		{
+			"in flight, too", in(occupied("old", "z1", web, Pod("keeper", Apart(Zone, "web"))), Node("n", "general", inZone("z1"), full)),
+			[]string{"general m.small z1: x"},
+		},
+	})
+}
+
+// TestPodsKeepAwayFromNoDaemonThatNeverComes: of two DaemonSets with one host port, a running pod keeps one off new nodes on demand, so that
+// the other has the port there. A pod that keeps away from the first gets such a node.
+func TestPodsKeepAwayFromNoDaemonThatNeverComes(t *testing.T) {
+	port := HostPort("", 80, corev1.ProtocolTCP)
+	agent, other := Pod("agent", Labeled("app", "web"), port), Pod("other", port)
+	pods := func(n int) []*corev1.Pod {
+		return Pods(n, "x", Requests("cpu", "900m"), Selects(Zone, "z2"), Apart(Capacity, "web"))
+	}
+	keeper := occupied("old", "z1", Pod("keeper", Apart(Capacity, "web")))
+	checkPlans(t, []planCase{
+		{"no keeper", daemons(withNodes(world(pods(1)...), occupied("old", "z1")), agent, other), []string{"unschedulable (Topology): x"}},
+		{"on demand, as the keeper", daemons(withNodes(world(pods(2)...), keeper), agent, other), []string{"general m.medium z2: x x2"}},
+		{"the first would come once the keeper is gone", daemons(withNodes(world(pods(1)...), keeper), agent), []string{"unschedulable (Topology): x"}},
+		{
+			"the other may not come either", daemons(withNodes(world(pods(1)...), keeper), agent, Pod("other", port, Selects(Arch, "arm64"))),
+			[]string{"unschedulable (Topology): x"},
+		},
+	})
+}
+
 // TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin: with a DaemonSet's pod on each new node, the first pod of a spread is the second in
 // its zone. A zone without any node does not count.
 func TestZonesThatDoNotExistHoldNoPodBackWhereDaemonsBegin(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
 
@@ -77,6 +78,10 @@ func (r *run) cheapestNewBin(c *class, level *podclass.Level, pools []*nodepool.
 	final = true
 	for _, t := range pools {
 		if t.Unusable().Code != "" {
+			continue
+		}
+		if r.topology.HoldsBack(t.ForTopology(), level.Groups(), func(of resources.Bitset) bool { return len(t.DaemonsOn(of)) > 0 }) {
+			final = false
 			continue
 		}
 		o := &newBinOption{Opening: sizing.Opening{Bin: r.bins.Fresh(t), First: &c.Pods}}

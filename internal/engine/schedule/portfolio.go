@@ -85,8 +85,8 @@ func (p *portfolio) next() (a attempt, more bool) {
 // add takes the outcome of the current attempt, which is nil if the run was given up or is to be repeated. A run that
 // leaves divided pods over is repeated without dividing them, at most twice, and one in which nodes for other pods
 // intrude, or that makes domains beside which nominated pods are too many, once. One that counts on more pods on each host
-// than new nodes have, or to which nodes bring too many pods of DaemonSets, is repeated at most three times for each such
-// spread.
+// than new nodes have is repeated at most three times for each such spread, and one to which nodes bring too many pods of
+// DaemonSets at most four times.
 func (p *portfolio) add(r *run, o *outcome, again bool) {
 	p.due = again
 	// What a run has found out about zones goes to all attempts after it, which need not be repeated for it.

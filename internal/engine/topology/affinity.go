@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Grou
 	if len(terms) == 0 {
 		return nil
 	}
-	apart := r.waitsForEnd(pod)
-	if len(terms) == 1 && !apart {
+	apart, bars := r.waitsForEnd(pod), r.barsOf(pod)
+	if len(terms) == 1 && !apart && len(bars) == 0 {
 		return []*Group{r.Affinity(Affinity, pod, &terms[0])}
 	}
 	all := r.term(Affinity, pod, &terms[0])
@@ -37,11 +38,14 @@ func (r *Registry) Near(pod *corev1.Pod, terms []corev1.PodAffinityTerm) []*Grou
 	if apart {
 		id += " apart"
 	}
+	if len(bars) > 0 {
+		id += fmt.Sprint(" barred ", bars)
+	}
 	out := make([]*Group, 0, len(keys))
 	for _, key := range keys {
 		out = append(out, r.intern(&Group{
 			typ: Affinity, key: key, selector: all.selector, namespaces: all.namespaces, allNamespaces: all.allNamespaces, apart: apart,
-			lacking: lacking[key],
+			bars: bars, lacking: lacking[key],
 		}, id))
 	}
 	for i, g := range out {

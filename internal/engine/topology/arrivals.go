@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // A DaemonSet's pod that a spread counts is on a new node before the pods that the node is launched for. So a domain with
@@ -64,7 +66,7 @@ func (a *arrivals) onNew(g *Group, domain string) int {
 	if known {
 		return n
 	}
-	found := false
+	found, counted := false, g.nodesIn(domain)
 	for _, p := range a.r.open {
 		if !g.filter.admitsTaints(p.Taints) || domain != "" && !slices.Contains(p.Labels.Values(g.key), domain) {
 			continue
@@ -73,7 +75,8 @@ func (a *arrivals) onNew(g *Group, domain string) int {
 			a.leavesOut = true
 			continue
 		}
-		if here, some := p.Labels.Arriving(g.daemons, a.r.certainIn(g.daemons, p, g.key, domain), g.key, domain); some && (!found || here < n) {
+		here, some := p.Labels.Arriving(g.daemons, a.r.certainIn(g.daemons, p, g.key, domain), counted)
+		if some && (!found || here < n) {
 			n, found = here, true
 		}
 	}
@@ -167,7 +170,8 @@ func (g *Group) bring(at *NewNode, n int) {
 	}
 }
 
-// maxForesights limits how often an attempt to plan is repeated for one spread, since nodes brought too many pods of DaemonSets.
+// maxForesights limits how often an attempt to plan is repeated for one spread, since nodes brought too many pods of DaemonSets. One more
+// is made with nodes held back that would bring such pods: see HoldsBack.
 const maxForesights = 3
 
 // PlannedPods are the pods on planned nodes in a domain: those that the spread spreads, those that it counts, and those of both.
@@ -177,7 +181,7 @@ type PlannedPods struct{ Spread, Counted, Both int }
 // pods that the plan has placed before. It returns whether it did; then planning is to be repeated. ResetForesight takes it back.
 func (r *Registry) Foresee(g *Group, on map[string]PlannedPods) (repeat bool) {
 	a := g.arrivals
-	if a.foresights == maxForesights {
+	if a.foresights > maxForesights {
 		return false
 	}
 	for d, brought := range a.brought {
@@ -197,18 +201,22 @@ func (r *Registry) Foresee(g *Group, on map[string]PlannedPods) (repeat bool) {
 	return repeat
 }
 
-// ForgetForesight lets spreads go on without the pods of DaemonSets that they have counted from the start, where nodes bring fewer. It
-// returns whether that changes anything.
+// ForgetForesight lets spreads go on without the pods of DaemonSets that they have counted from the start, where nodes bring fewer. From
+// then on, the last attempt but one holds back nodes that would bring more. ForgetForesight returns whether it changes anything.
 func (r *Registry) ForgetForesight() (changed bool) {
 	for _, g := range r.groups {
-		if g.arrivals == nil || g.arrivals.foresights == maxForesights { // the last attempt keeps to what the others have found
+		if g.arrivals == nil || g.arrivals.foresights > maxForesights { // the last attempt keeps to what the others have found
 			continue
 		}
+		forgotten := false
 		for d, n := range g.arrivals.foreseen {
 			if brought := g.arrivals.brought[d]; brought < n {
-				g.arrivals.foreseen[d], changed = brought, true
+				g.arrivals.foreseen[d], forgotten = brought, true
 				r.changes++
 			}
+		}
+		if changed = changed || forgotten; forgotten && g.arrivals.foresights == maxForesights && !slices.Contains(r.holding, g) {
+			r.holding = append(r.holding, g)
 		}
 	}
 	for _, g := range r.groups {
@@ -218,6 +226,15 @@ func (r *Registry) ForgetForesight() (changed bool) {
 		}
 	}
 	return changed
+}
+
+// HoldsBack reports whether new nodes of a pool are held back from pods that lack one of the spreads which have forgotten their foresight:
+// some of these nodes bring a DaemonSet's pod that the spread counts. Pods with the spread look for themselves. Those that are held back
+// had no node before, and follow pods that have one since; they wait for the next plan, which finds these bound.
+func (r *Registry) HoldsBack(p Pool, own []*Group, runs func(resources.Bitset) bool) bool {
+	return slices.ContainsFunc(r.holding, func(g *Group) bool {
+		return !slices.Contains(own, g) && g.filter.admitsTaints(p.Taints) && runs(g.daemons)
+	})
 }
 
 // FoundLast has the first pod of a set choose a domain only once nothing else lets a pod be placed: nodes for other pods bring DaemonSets'

@@ -184,7 +184,7 @@ func (r *Registry) Undo() {
 		g.counts = g.before
 		g.forgetPlanned()
 	}
-	r.touched = r.touched[:0]
+	r.touched, r.holding = r.touched[:0], r.holding[:0]
 }
 
 // KeptCounts are the counts, and the examples, that a Keep has replaced.
@@ -203,7 +203,7 @@ func (r *Registry) Keep() KeptCounts {
 		kept.counts[g] = g.before
 		g.forgetPlanned()
 	}
-	r.touched = r.touched[:0]
+	r.touched, r.holding = r.touched[:0], r.holding[:0]
 	return kept
 }
 

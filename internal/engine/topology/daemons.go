@@ -38,8 +38,9 @@ type ComingDaemon struct {
 	Surely bool
 	// KeptOff is true where the anti-affinity of a running pod keeps it off: no spread counts it there.
 	KeptOff bool
-	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes.
-	Rivals resources.Bitset
+	// Rivals are the other DaemonSets, by number, that want its host port on the node: the pod of just one of them comes. SureRivals are
+	// those that run there whatever the node becomes.
+	Rivals, SureRivals resources.Bitset
 }
 
 // Among reports whether the pod counts among those of DaemonSets of which a group counts the pods: not, if that of a rival counts in its
@@ -118,7 +119,7 @@ func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 	}
 	if domain, single := n.Domain(g.key); single {
 		g.AddRunning(n, by)
-		if (g.typ == Spread || g.typ == Inverse) && (!surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
+		if g.typ == Inverse || g.typ == Spread && (!surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
 			g.addUnsure(domain, by)
 		}
 		return
@@ -207,7 +208,8 @@ type CountedDaemon struct {
 // may, and spreads need to know both. Those that keep apart on the node itself do so by the choice of types.
 func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 	d, out := &r.daemons[c.Number], []CountedDaemon(nil)
-	c.Surely = c.Surely && !r.MayBeKeptOff(c.Number, at)
+	r.SeeKeepers(&c, at)
+	displaced := c.KeptOff && r.someComes(c.SureRivals, at)
 	add := func(g *Group, surely bool, labels requirement.Set) {
 		counted := CountedDaemon{g, surely, labels}
 		r.countDaemon(counted, at, 1)
@@ -219,21 +221,15 @@ func (r *Registry) CountDaemon(c ComingDaemon, at *NewNode) []CountedDaemon {
 		}
 	}
 	for _, g := range d.apart {
-		if g.OverHosts() {
+		if g.OverHosts() || displaced {
 			continue
 		}
 		if labels, some := d.with(r, g, at.Labels); some {
 			add(g, true, labels)
 		}
 	}
-	if len(d.spreads) == 0 || r.keepsOff && r.isKeptOff(c.Number, at) {
-		return out
-	}
-	admitted := c
-	admitted.Rivals = r.Admitted(c.Rivals, at)
 	for _, g := range d.spreads {
-		_, surely := c.Among(g.daemons)
-		if counts, _ := admitted.Among(g.daemons); counts {
+		if counts, surely := c.Among(g.daemons); counts && !c.KeptOff {
 			add(g, surely, at.Labels)
 		}
 	}
@@ -252,7 +248,7 @@ func (r *Registry) countDaemon(c CountedDaemon, at *NewNode, n int) {
 
 // CountLaunchedDaemon is CountDaemon for a node that is being launched.
 func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, pool Pool) {
-	d.Surely = d.Surely && !r.MayBeKeptOff(d.Number, &NewNode{Labels: node, Pool: pool})
+	r.SeeKeepers(&d, &NewNode{Labels: node, Pool: pool})
 	for _, list := range r.daemons[d.Number].groups() {
 		for _, g := range list {
 			counts, surely := d.Among(g.daemons)
@@ -261,7 +257,7 @@ func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, poo
 				if labels, some := r.daemons[d.Number].with(r, g, node); some {
 					r.CountLaunched(g, labels, pool)
 				}
-			case surely, counts && g.typ == Spread:
+			case surely, counts && g.typ == Spread && !d.KeptOff:
 				r.CountLaunched(g, node, pool)
 			}
 		}

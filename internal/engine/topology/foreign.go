@@ -84,9 +84,12 @@ func (r *Registry) CountForeign(g *Group) {
 	}
 }
 
-// nodesIn selects the nodes of a domain that count for the spread, but for their taints.
+// nodesIn selects the nodes of a domain that count for the spread, but for their taints. A new host is in the domain "".
 func (g *Group) nodesIn(domain string) requirement.Pod {
-	out := requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, domain))}
+	out := requirement.Pod{}
+	if domain != "" {
+		out.Selector = requirement.NewSet(requirement.In(g.key, domain))
+	}
 	if g.filter.affinity {
 		out.Selector, out.Required = g.filter.node.Selector.Intersect(out.Selector), g.filter.node.Required
 	}

@@ -45,8 +45,10 @@ type Group struct {
 	claim string
 	// others are the groups of the same affinity over other keys: they count the same pods. Affinity only.
 	others []*Group
-	// apart is true if the group's pods keep away from pods that are about to be gone. Affinity only.
+	// apart is true if the group's pods keep away from pods that are about to be gone; bars are the anti-affinities, by number, by which such
+	// pods keep away from them. Affinity only.
 	apart bool
+	bars  []int
 	// pin is the only domain that a first pod may choose; empty if it may choose any.
 	pin string
 	// foundsLast is true while the first pod must not choose a domain, foundedLast once that was tried, and foundsNever once that was no

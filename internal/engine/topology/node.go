@@ -62,10 +62,9 @@ type PoolLabels interface {
 	Gives(key, value string) bool
 	// Lacks reports whether the nodes of some instance type do not have the label.
 	Lacks(key string) bool
-	// Arriving returns how many of the DaemonSets, by number, surely run on each new node with the label's value, or on each new
-	// node if the value is empty; certain are those that nothing but another DaemonSet keeps off. Some is false if there can be no
-	// such node.
-	Arriving(of, certain resources.Bitset, key, value string) (n int, some bool)
+	// Arriving returns how many of the DaemonSets, by number, surely run on each new node that the pod selects; certain are those that
+	// nothing but another DaemonSet keeps off. Some is false if there can be no such node.
+	Arriving(of, certain resources.Bitset, pod requirement.Pod) (n int, some bool)
 }
 
 // HostName is a placeholder for the host name that a planned node will get, by its number.

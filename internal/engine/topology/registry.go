@@ -41,16 +41,19 @@ type Registry struct {
 	hostsVersion int
 	launched     []NewNode
 	lowered      []*Group
-	pdbs         []*policyv1.PodDisruptionBudget
-	budgets      []snapshot.Budget // made on first use
-	daemons      []daemon
-	counted      resources.Bitset     // see CountedDaemons
-	keepsOff     bool                 // something may keep pods of DaemonSets off new nodes
-	touched      []*Group             // since the last Undo or Keep
-	noted        map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
-	changes      int                  // see Changes
-	steps        int
-	endSoon      []*corev1.Pod // see almostGone; nil until it is needed
+	// holding are the spreads that hold back new nodes: see HoldsBack.
+	holding  []*Group
+	pdbs     []*policyv1.PodDisruptionBudget
+	budgets  []snapshot.Budget // made on first use
+	daemons  []daemon
+	counted  resources.Bitset     // see CountedDaemons
+	keepsOff bool                 // something may keep pods of DaemonSets off new nodes
+	touched  []*Group             // since the last Undo or Keep
+	noted    map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
+	changes  int                  // see Changes
+	steps    int
+	endSoon  []runningPod // see almostGone; nil until it is needed
+	bars     []bar        // those of all pods that are about to be gone; nil until they are needed
 	// choiceSteps are the steps of Choices.
 	choiceSteps int
 }

@@ -30,8 +30,8 @@ func (threeZones) Values(key string) []string {
 
 func (threeZones) Gives(string, string) bool { return false }
 
-func (threeZones) Arriving(_, _ resources.Bitset, _, _ string) (int, bool) { return 0, true }
-func (threeZones) Lacks(string) bool                                       { return false }
+func (threeZones) Arriving(_, _ resources.Bitset, _ requirement.Pod) (int, bool) { return 0, true }
+func (threeZones) Lacks(string) bool                                             { return false }
 
 // registry has a node in z1 and one in z2 with these pods, and a pool with nodes in three zones.
 func registry(z1, z2 []*corev1.Pod) (*topology.Registry, []*topology.Node) {

@@ -14,30 +14,10 @@ type affinityTerm struct {
 	owners []*scheduledPod // the pods that have it
 }
 
-// antiAffinityTerms merges equal terms.
-func (c *check) antiAffinityTerms() []*affinityTerm {
-	index := map[string]*affinityTerm{}
-	var out []*affinityTerm
-	for _, m := range c.neighbors() {
-		for _, t := range requiredAntiAffinity(m.pod) {
-			s := c.affinitySelection(m.pod, &t)
-			id := s.id()
-			r := index[id]
-			if r == nil {
-				r = &affinityTerm{selection: s}
-				index[id] = r
-				out = append(out, r)
-			}
-			r.owners = append(r.owners, m)
-		}
-	}
-	return out
-}
-
 // antiAffinity: no pod of the plan may come into the same domain as another pod, if one of the two keeps away from the
 // other. DaemonSets' pods that come with a node are there before its other pods.
 func (c *check) antiAffinity() {
-	for _, r := range c.antiAffinityTerms() {
+	for _, r := range c.termsOf(c.neighbors()) {
 		in := map[string][]*scheduledPod{}
 		for _, m := range c.selected(r.selection) {
 			for _, d := range c.domainsOf(m, r.selection) {
@@ -80,8 +60,9 @@ type affinitySet struct {
 	terms  []*selection
 	owners []*scheduledPod
 	// apart is true if the pod keeps away from pods that are about to be gone. As long as it could follow such a pod, it may have to keep away
-	// from another.
-	apart bool
+	// from another. Barred are the domains, by key as it is stated, that such pods keep it out of.
+	apart  bool
+	barred map[string]map[string]bool
 }
 
 // affinitySetOf reads the terms of a pod; nil if it has none.
@@ -90,7 +71,7 @@ func (c *check) affinitySetOf(pod *corev1.Pod) *affinitySet {
 	if len(terms) == 0 {
 		return nil
 	}
-	out := &affinitySet{apart: c.waitsForEnd(pod)}
+	out := &affinitySet{apart: c.waitsForEnd(pod), barred: keptOutOf(pod, c.pods.ending)}
 	for i := range terms {
 		out.terms = append(out.terms, c.affinitySelection(pod, &terms[i]))
 	}
@@ -109,7 +90,12 @@ func (s *affinitySet) id() string {
 	for _, t := range s.terms {
 		fmt.Fprintf(&out, "%q", t.id())
 	}
-	return fmt.Sprint(out.String(), s.apart)
+	return fmt.Sprint(out.String(), s.apart, s.barred)
+}
+
+// forgets reports whether the pod is about to be gone, and those of the set may have to wait until then.
+func (s *affinitySet) forgets(m *scheduledPod) bool {
+	return m.endsSoon && (s.apart || m.at.isWithin(s.barred))
 }
 
 // has reports whether the pod matches all terms.
@@ -211,7 +197,7 @@ type schedulingOrder struct {
 
 func (a *schedulingOrder) place(m *scheduledPod) {
 	for _, s := range a.counted[m] {
-		if s.apart && m.endsSoon {
+		if s.forgets(m) {
 			continue
 		}
 		a.on[s][m.at] = true
@@ -298,7 +284,7 @@ func (a *schedulingOrder) mayBeFirst(m *scheduledPod) bool {
 	}
 	return !slices.ContainsFunc(a.c.selected(s.terms[0]), func(o *scheduledPod) bool {
 		later := o.placedByPlan || o.daemon
-		return o != m && o.attracts && !(s.apart && o.endsSoon) && s.has(o.pod) && s.counts(o.at) && (!later || a.isFirst(o, s))
+		return o != m && o.attracts && !s.forgets(o) && s.has(o.pod) && s.counts(o.at) && (!later || a.isFirst(o, s))
 	})
 }
 

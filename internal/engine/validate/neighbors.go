@@ -29,12 +29,13 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 }
 
 // daemonsToCome are the pods of DaemonSets that will run on hosts and are not there yet: on launches, and on nodes in
-// flight. Those that run there whatever the host becomes are surely there; others only may be.
-func (c *check) daemonsToCome(others []*scheduledPod) []*scheduledPod {
+// flight. Those that run there whatever the host becomes are surely there; others only may be. The keepers are running pods with
+// anti-affinity.
+func (c *check) daemonsToCome(keepers []*scheduledPod) []*scheduledPod {
 	var out []*scheduledPod
-	keepers := make([]map[string][]string, len(c.s.DaemonSets))
+	outside, terms := make([]map[string]map[string]bool, len(c.s.DaemonSets)), c.termsOf(keepers)
 	for i := range c.s.DaemonSets {
-		keepers[i] = c.domainsWithout(c.s.DaemonSets[i].Pod, others)
+		outside[i] = keptOutOf(c.s.DaemonSets[i].Pod, terms)
 	}
 	for _, pl := range c.hosts {
 		if pl.node != nil && pl.node.Initialized || pl.launch != nil && len(pl.outcomes) == 0 {
@@ -48,40 +49,68 @@ func (c *check) daemonsToCome(others []*scheduledPod) []*scheduledPod {
 			}
 			surely := pl.satisfies(c.labelDemandsOf(set.Pod))
 			if surely || c.mayRunOn(set.Pod, pl) {
-				m := &scheduledPod{pod: set.Pod, at: pl, repels: true, attracts: surely, daemon: true}
-				for key, taken := range keepers[i] {
-					m.keptOff = m.keptOff || pl.isWithin(key, taken)
-				}
+				m := &scheduledPod{pod: set.Pod, at: pl, daemon: true, keptOff: pl.isWithin(outside[i])}
+				m.attracts = surely && !m.keptOff
 				out = append(out, m)
 			}
 		}
 	}
+	for _, m := range out { // one that is kept off never comes if another has its host port by then
+		m.repels = !m.keptOff || !slices.ContainsFunc(out, func(o *scheduledPod) bool { return o.at == m.at && o.attracts && o.isRivalOf(m) })
+	}
 	return out
 }
 
-// domainsWithout are the domains, by key, that the anti-affinity of pods that run keeps the DaemonSet's pods out of.
-func (c *check) domainsWithout(daemon *corev1.Pod, others []*scheduledPod) map[string][]string {
-	out := map[string][]string{}
-	for _, o := range others {
-		if o.placedByPlan || !o.repels || o.at.nominated(o.pod) || o.at.node.Deleting {
+// termsOf are the different terms of anti-affinity of the pods, with these as owners.
+func (c *check) termsOf(pods []*scheduledPod) (out []*affinityTerm) {
+	index := map[string]*affinityTerm{}
+	for _, m := range pods {
+		for _, t := range requiredAntiAffinity(m.pod) {
+			s := c.affinitySelection(m.pod, &t)
+			id := s.id()
+			r := index[id]
+			if r == nil {
+				r = &affinityTerm{selection: s}
+				index[id] = r
+				out = append(out, r)
+			}
+			r.owners = append(r.owners, m)
+		}
+	}
+	return out
+}
+
+// keptOutOf are the domains, by key as it is stated, that owners of the terms keep the pod out of.
+func keptOutOf(pod *corev1.Pod, terms []*affinityTerm) map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, t := range terms {
+		if !t.has(pod) {
 			continue
 		}
-		for _, t := range requiredAntiAffinity(o.pod) {
-			if s := c.affinitySelection(o.pod, &t); s.has(daemon) {
-				if domain, ok := o.at.named(s.stated).single(); ok {
-					out[s.stated] = append(out[s.stated], domain)
-				}
+		if out[t.stated] == nil {
+			out[t.stated] = map[string]bool{}
+		}
+		for _, m := range t.owners {
+			if m.at.node != nil && m.at.node.Deleting {
+				continue // it leaves with its node
+			}
+			if domain, ok := m.at.named(t.stated).single(); ok {
+				out[t.stated][domain] = true
 			}
 		}
 	}
 	return out
 }
 
-// isWithin reports whether the host comes up in one of the domains.
-func (pl *host) isWithin(key string, domains []string) bool {
-	l := pl.named(key)
-	return !l.absent && !l.open && len(l.values) > 0 &&
-		!slices.ContainsFunc(l.values, func(v string) bool { return !slices.Contains(domains, v) })
+// isWithin reports whether the host is in one of the domains by some key, whatever it becomes.
+func (pl *host) isWithin(domains map[string]map[string]bool) bool {
+	for key, within := range domains {
+		l := pl.named(key)
+		if !l.absent && !l.open && len(l.values) > 0 && !slices.ContainsFunc(l.values, func(v string) bool { return !within[v] }) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayRunOn reports whether a DaemonSet's pod runs on something that the host may become.

@@ -36,6 +36,8 @@ type podIndex struct {
 	groups []*labelGroup
 	// daemons are the daemons to come: see daemonsToCome. They are not among all.
 	daemons []*scheduledPod
+	// ending are the terms of anti-affinity of pods that are about to be gone.
+	ending []*affinityTerm
 }
 
 // labelGroup are the pods of one namespace with the same labels.
@@ -76,7 +78,19 @@ func (c *check) scheduledPods() *podIndex {
 			add(&scheduledPod{pod: pod, at: pl, placedByPlan: !pl.nominated(pod), active: true, repels: true, attracts: true})
 		}
 	}
-	out.daemons = c.daemonsToCome(out.all)
+	var keepers, ending []*scheduledPod
+	for _, m := range out.all {
+		if len(requiredAntiAffinity(m.pod)) == 0 || slices.Contains(m.at.pods, m.pod) {
+			continue
+		}
+		if m.endsSoon {
+			ending = append(ending, m)
+		}
+		if m.repels {
+			keepers = append(keepers, m)
+		}
+	}
+	out.daemons, out.ending = c.daemonsToCome(keepers), c.termsOf(ending)
 	return out
 }
 

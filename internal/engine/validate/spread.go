@@ -64,7 +64,7 @@ func (c *check) spreadPods(sp *spread) []*scheduledPod {
 }
 
 // daemonsSpread are the pods of DaemonSets to come that the constraint counts. They are on their nodes before any pod of the plan is. Of
-// those that want one host port of a node, one comes.
+// those that want one host port of a node, one comes; those that running pods keep off do not.
 func (c *check) daemonsSpread(sp *spread) []*scheduledPod {
 	if sp.countsNone() {
 		return nil

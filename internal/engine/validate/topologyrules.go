@@ -111,7 +111,7 @@ func (c *check) nominatedTooMany(sp *spread, n int) bool {
 func (c *check) affinityRules(pod *corev1.Pod, s *affinitySet) []topologyRule {
 	in, founds := map[topologyPair]bool{}, s.has(pod)
 	for _, m := range c.selected(s.terms[0]) {
-		if !m.attracts || s.apart && m.endsSoon || !s.has(m.pod) {
+		if !m.attracts || s.forgets(m) || !s.has(m.pod) {
 			continue
 		}
 		for _, key := range s.keys() {

@@ -84,6 +84,8 @@ type charge struct {
 	pool string
 	kind Kind
 	size Size
+	// id is the UID of the NodeClaim, or the provider ID of an instance without one.
+	id string
 }
 
 // add records a deletion, before it happens.
@@ -100,9 +102,10 @@ func (l *Ledger) add(c charge, fleet Fleet, now time.Time) {
 	b.OfPool, b.OfCluster = b.OfPool.most(fleet[c.pool]), b.OfCluster.most(fleet[Cluster])
 }
 
-// within reports whether any moment of the bucket's minute is at most d ago.
+// within reports whether any moment of the bucket's minute is at most d ago. A clock that was ahead, and was set right, leaves buckets of the
+// future: those further ahead than d do not count either, or they would count until then.
 func (b Bucket) within(d time.Duration, now time.Time) bool {
-	return time.Unix((b.Minute+1)*60, 0).After(now.Add(-d))
+	return time.Unix((b.Minute+1)*60, 0).After(now.Add(-d)) && !time.Unix(b.Minute*60, 0).After(now.Add(d))
 }
 
 // exceeded returns the scope in which a deletion would exceed a limit, and why; is is false if there is room. The limit of the pool counts

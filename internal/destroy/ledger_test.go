@@ -27,7 +27,7 @@ func (l *Ledger) takeAll(n int, c charge, limits map[string]Limit, fleet Fleet, 
 
 func TestRoom(t *testing.T) {
 	both := func(l Limit) map[string]Limit { return map[string]Limit{Cluster: l, "general": l} }
-	one := charge{"general", Planned, nodes(1)}
+	one := charge{pool: "general", kind: Planned, size: nodes(1)}
 	defaults := DefaultLimits()
 	for _, tt := range []struct {
 		name   string
@@ -48,13 +48,13 @@ func TestRoom(t *testing.T) {
 		{
 			"a quarter of what looks broken in a minute", both(defaults[Fault]),
 			Fleet{Cluster: nodes(100), "general": nodes(100)},
-			charge{"general", Fault, nodes(1)},
+			charge{pool: "general", kind: Fault, size: nodes(1)},
 			100, 25, "26 of 100",
 		},
 		{
 			"all that expires, twice", both(defaults[Expired]),
 			Fleet{Cluster: nodes(1000), "general": nodes(1000)},
-			charge{"general", Expired, nodes(1)},
+			charge{pool: "general", kind: Expired, size: nodes(1)},
 			3000, 2000, "200%",
 		},
 		{"a share of a person's choice", both(shared(Limit{}, 0.2)), Fleet{Cluster: nodes(20), "general": nodes(20)}, one, 20, 4, "the limit is 20%"},
@@ -84,7 +84,7 @@ func TestAFleetMayShrinkToNothing(t *testing.T) {
 	limits := map[string]Limit{Cluster: {PerHour: 1, PerMinute: unlimited}}
 	for left := 200; left > 0; left-- {
 		now := noon.Add(time.Duration(200-left) * 10 * time.Second)
-		if taken, message := l.takeAll(1, charge{"general", Planned, nodes(1)}, limits, Fleet{Cluster: nodes(left)}, now); taken != 1 {
+		if taken, message := l.takeAll(1, charge{pool: "general", kind: Planned, size: nodes(1)}, limits, Fleet{Cluster: nodes(left)}, now); taken != 1 {
 			t.Fatalf("%d nodes are left: %s", left, message)
 		}
 	}
@@ -93,7 +93,7 @@ func TestAFleetMayShrinkToNothing(t *testing.T) {
 func TestWhatWasDeletedAnHourAgoCountsNoLonger(t *testing.T) {
 	var l Ledger
 	limits, fleet := map[string]Limit{Cluster: shared(Limit{}, 0.5)}, Fleet{Cluster: nodes(10)}
-	c := charge{"general", Planned, nodes(1)}
+	c := charge{pool: "general", kind: Planned, size: nodes(1)}
 	if taken, _ := l.takeAll(10, c, limits, fleet, noon); taken != 5 {
 		t.Fatalf("room for %d, want 5", taken)
 	}
@@ -118,11 +118,11 @@ func TestKindsAndPoolsCountApart(t *testing.T) {
 		charge charge
 		want   int
 	}{
-		{charge{"a", Planned, nodes(1)}, 5},
-		{charge{"a", Planned, nodes(1)}, 0},
-		{charge{"a", Fault, nodes(1)}, 5},
-		{charge{"b", Planned, nodes(1)}, 15},
-		{charge{"b", Fault, nodes(1)}, 15},
+		{charge{pool: "a", kind: Planned, size: nodes(1)}, 5},
+		{charge{pool: "a", kind: Planned, size: nodes(1)}, 0},
+		{charge{pool: "a", kind: Fault, size: nodes(1)}, 5},
+		{charge{pool: "b", kind: Planned, size: nodes(1)}, 15},
+		{charge{pool: "b", kind: Fault, size: nodes(1)}, 15},
 	} {
 		if taken, message := l.takeAll(100, tt.charge, of(tt.charge.pool), fleet, noon); taken != tt.want {
 			t.Errorf("%d: room for %d %s of pool %s, want %d (%s)", n, taken, tt.charge.kind, tt.charge.pool, tt.want, message)
@@ -132,8 +132,8 @@ func TestKindsAndPoolsCountApart(t *testing.T) {
 
 func TestResumeIsByANewValueOfTheAnnotation(t *testing.T) {
 	var l Ledger
-	l.add(charge{"a", Planned, nodes(1)}, Fleet{}, noon)
-	l.add(charge{"b", Planned, nodes(1)}, Fleet{}, noon)
+	l.add(charge{pool: "a", kind: Planned, size: nodes(1)}, Fleet{}, noon)
+	l.add(charge{pool: "b", kind: Planned, size: nodes(1)}, Fleet{}, noon)
 	l.pause("a", Pause{Since: noon, Kind: Planned}, map[string]string{"a": "from Git", "b": ""})
 	for _, value := range []string{"", "from Git"} {
 		if l.resume("a", value) {
@@ -189,7 +189,7 @@ func TestLimits(t *testing.T) {
 func TestTheLedgerMergesWhatIsDeletedInAMinute(t *testing.T) {
 	var l Ledger
 	for n := range 5000 {
-		l.add(charge{fmt.Sprint("pool-", n%4), Planned, nodes(1)}, Fleet{}, noon.Add(time.Duration(n)*time.Second/100))
+		l.add(charge{pool: fmt.Sprint("pool-", n%4), kind: Planned, size: nodes(1)}, Fleet{}, noon.Add(time.Duration(n)*time.Second/100))
 	}
 	if len(l.Buckets) != 4 {
 		t.Errorf("%d buckets, want 4", len(l.Buckets))
@@ -199,5 +199,18 @@ func TestTheLedgerMergesWhatIsDeletedInAMinute(t *testing.T) {
 	}
 	if s := (Size{Nodes: 1}).share(Size{}); math.IsNaN(s) || math.IsInf(s, 0) {
 		t.Errorf("share of nothing: %v", s)
+	}
+}
+
+// A clock that was a year ahead for a minute must not keep the budget used up for a year; one that steps back by minutes forgets nothing.
+func TestAClockThatStepsBack(t *testing.T) {
+	limits, fleet := map[string]Limit{Cluster: shared(Limit{}, 0.5)}, Fleet{Cluster: nodes(10)}
+	c := charge{pool: "general", kind: Planned, size: nodes(1)}
+	for step, want := range map[time.Duration]int{365 * 24 * time.Hour: 5, 10 * time.Minute: 0} {
+		var l Ledger
+		l.takeAll(5, c, limits, fleet, noon.Add(step))
+		if taken, message := l.takeAll(5, c, limits, fleet, noon); taken != want {
+			t.Errorf("after a step back by %v there is room for %d, want %d (%s)", step, taken, want, message)
+		}
 	}
 }

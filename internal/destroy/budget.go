@@ -182,6 +182,9 @@ func (b *Budget) enter(c charge, fleet Fleet, pools map[string]*karpv1.NodePool)
 		return b.version, nil // flush saves it, if that has failed
 	}
 	if scope, p, is := b.ledger.exceeded(c, b.limitsOf(c, pools[c.pool]), fleet, now); is {
+		if c.patient && p.minute {
+			return 0, &Paused{scope, Pause{Message: p.Message + ": the rest follows"}}
+		}
 		annotations := map[string]string{}
 		for name, pool := range pools {
 			annotations[name] = pool.Annotations[karpv1.AnnotationResumeDeletions]

@@ -166,7 +166,7 @@ func (g *Guard) charge(ctx context.Context, claim *karpv1.NodeClaim, why *Why) (
 			return charge{}, err
 		}
 	}
-	return charge{pool, why.Kind, size, string(claim.UID)}, nil
+	return charge{pool: pool, kind: why.Kind, size: size, patient: why.Patient, id: string(claim.UID)}, nil
 }
 
 // preconditions are that the object is the one that was read, and has not changed.

@@ -1,6 +1,7 @@
 package destroy
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -150,6 +151,9 @@ func TestResumeIsByANewValueOfTheAnnotation(t *testing.T) {
 	if l.resume("a", "now") {
 		t.Error("the value that resumed the first pause resumes the second")
 	}
+	if l.resume("a", "from Git") {
+		t.Error("GitOps resumes: it has set again what a person had changed to resume the first pause")
+	}
 	if !l.resume("b", "later") || len(l.Pauses) != 0 || len(l.Buckets) != 0 {
 		t.Errorf("after resuming the cluster: %+v", l)
 	}
@@ -212,5 +216,32 @@ func TestAClockThatStepsBack(t *testing.T) {
 		if taken, message := l.takeAll(5, c, limits, fleet, noon); taken != want {
 			t.Errorf("after a step back by %v there is room for %d, want %d (%s)", step, taken, want, message)
 		}
+	}
+}
+
+// A ConfigMap holds up to 1 MiB: a cluster with many NodePools must not stop deleting since the ledger is longer.
+func TestTheLedgerOfManyNodePoolsFitsIntoAConfigMap(t *testing.T) {
+	const pools, minutes = 300, 60
+	var l Ledger
+	fleet := Fleet{Cluster: nodes(pools)}
+	for minute := range minutes {
+		for pool := range pools {
+			name := fmt.Sprintf("a-nodepool-with-a-long-name-%03d", pool)
+			l.add(charge{pool: name, kind: Expired, size: nodes(1)}, fleet, noon.Add(time.Duration(minute)*time.Minute))
+		}
+	}
+	text, err := json.Marshal(l)
+	if err != nil || len(text) > 1<<20-1<<16 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	now, total, latest := noon.Add((minutes-1)*time.Minute), Size{}, 0
+	for _, b := range l.Buckets {
+		total = total.plus(b.Deleted)
+		if b.Minute == now.Unix()/60 {
+			latest += b.Deleted.Nodes
+		}
+	}
+	if total != nodes(pools*minutes) || latest != pools {
+		t.Errorf("%d nodes are counted, %d of them in the latest minute; want %d and %d", total.Nodes, latest, pools*minutes, pools)
 	}
 }

@@ -125,7 +125,7 @@ func (g *Guard) OfNoClaim(ctx context.Context, i cloudprovider.Instance) (Permit
 		}
 	}
 	pool := i.Tags[karpv1.LabelNodePool]
-	if err := g.Budget.take(ctx, charge{pool, why.Kind, Size{Nodes: 1}, i.ProviderID}); err != nil {
+	if err := g.Budget.take(ctx, charge{pool: pool, kind: why.Kind, size: Size{Nodes: 1}, id: i.ProviderID}); err != nil {
 		return Permit{}, err
 	}
 	return g.permit(Record{Verb: TerminateInstance, NodePool: pool, Object: Object{Kind: "NodeClaim"}}, i.ProviderID, why), nil

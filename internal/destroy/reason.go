@@ -33,6 +33,9 @@ type Why struct {
 	Decision string
 	// Empty is true for a planned deletion of a node without a pod that would have to move: it has no limit. The Guard sets it.
 	Empty bool
+	// Patient deletions are as many as a person has requested: past the limit of a minute the rest waits for the next one, and nothing is
+	// paused. The limit of an hour holds for them, too.
+	Patient bool
 	// Unchanged is true if the deletion holds only for the version of the object that the caller has read: it fails with a conflict if
 	// the object has changed since.
 	Unchanged bool

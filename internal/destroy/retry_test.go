@@ -281,3 +281,39 @@ func TestANodePoolThatDoesNotExistHasNoLimitOfItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// A person has scaled a static NodePool of 120 nodes to 0: it takes a few minutes, and nobody needs to resume anything.
+func TestPatientDeletionsWaitForTheNextMinute(t *testing.T) {
+	const n = 120
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("n-%03d", i))
+	}
+	w := newWorld(t, anyInstance, destroy.DefaultLimits(), fleetOf(names...)...)
+	why := destroy.Why{Kind: destroy.Planned, Reason: "fewer_replicas", Patient: true}
+	deleted, minutes := 0, 0
+	for ; deleted < n && minutes < 10; minutes++ {
+		before := deleted
+		for _, name := range names {
+			c := w.read(t, name)
+			if c.DeletionTimestamp != nil {
+				continue
+			}
+			if err := w.NodeClaim(t.Context(), c, why); err == nil {
+				deleted++
+			} else if !destroy.IsPaused(err) {
+				t.Fatal(err)
+			}
+		}
+		if got := deleted - before; got == 0 || got > n/2 {
+			t.Errorf("%d were deleted in a minute", got)
+		}
+		if err := w.Budget.Paused(t.Context(), "general"); err != nil {
+			t.Fatal(err)
+		}
+		w.clock = w.clock.Add(time.Minute)
+	}
+	if deleted != n || minutes > 3 {
+		t.Errorf("%d of %d were deleted in %d minutes", deleted, n, minutes)
+	}
+}

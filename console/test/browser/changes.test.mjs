@@ -116,12 +116,16 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await visit(page, '#/fleet?view=table&find=draining', 'Draining');
     const rows = await page.locator('tbody tr:not([aria-hidden])').count();
     const all = (await (await fetch(`${url}/api/v1/fleet`)).json()).nodes.filter((n) => n.state === 'draining').length;
-    let disrupted = 0;
-    for (const { metadata } of items.filter((o) => o.kind === 'NodePool')) {
-      const known = await (await fetch(`${url}/api/v1/nodepools/${metadata.name}`)).json();
-      disrupted += known.disrupted.filter((d) => d.state === 'Leaving' && !d.command).length;
-    }
-    assert.deepEqual({ legend, removing, rows, disrupted }, { legend: all, removing: all, rows: all, disrupted: all });
+    // The reports of NodePools are of a cluster that may be some seconds old.
+    await page.waitForFunction(async ({ pools, all }) => {
+      let leaving = 0;
+      for (const pool of pools) {
+        const known = await (await fetch(`/api/v1/nodepools/${pool}`)).json();
+        leaving += known.disrupted.filter((d) => d.state === 'Leaving' && !d.command).length;
+      }
+      return leaving === all;
+    }, { pools: items.filter((o) => o.kind === 'NodePool').map((o) => o.metadata.name), all }, { polling: 500 });
+    assert.deepEqual({ legend, removing, rows }, { legend: all, removing: all, rows: all });
     assert.ok(all > 0);
     api.put(before);
     await visit(page, '#/fleet', 'Group by');

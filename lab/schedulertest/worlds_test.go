@@ -164,7 +164,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 	}
 }
 
-// findFirst ends the test with the first of the worlds that differs.
+// findFirst fails the test at the first of the worlds that differs.
 func (k *kind) findFirst(t *testing.T, seeds []uint64) {
 	for _, seed := range seeds {
 		s := k.world(seeded(k.seeds + seed))

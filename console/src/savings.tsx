@@ -79,12 +79,12 @@ function Outcomes({ items }: { items: AssessTitledOutcome[] }) {
       <h2 class="sub">The same pods would cost</h2>
       <div class="scroll" tabIndex={0} role="region" aria-label="The same pods would cost">
         <table>
-          <thead><tr><th>On</th><th class="num">Nodes</th><th class="num">$/h</th><th class="num">$ a month</th><th class="num">Saves a month</th></tr></thead>
+          <thead><tr><th>On</th><th class="num">Nodes</th><th class="num on-wide">$/h</th><th class="num">$ a month</th><th class="num">Saves a month</th></tr></thead>
           <tbody>
             {items.map((o) => (
               <tr>
                 <th scope="row">{o.title}{o.cut && <span class="faint"> and less: the search stopped early</span>}</th>
-                <td class="num">{o.nodes || ''}</td><td class="num">{dollars(o.hourlyCost)}</td><td class="num">{monthly(o.monthlyCost)}</td>
+                <td class="num">{o.nodes || ''}</td><td class="num on-wide">{dollars(o.hourlyCost)}</td><td class="num">{monthly(o.monthlyCost)}</td>
                 <td class="num">{Math.abs(o.monthlySavings) >= 0.005 ? monthly(o.monthlySavings) : ''}</td>
               </tr>
             ))}
@@ -103,11 +103,11 @@ function Switches({ items }: { items: AssessSwitch[] }) {
         <>
           <div class="scroll" tabIndex={0} role="region" aria-label="What single switches would save">
             <table>
-              <thead><tr><th>Switch</th><th>What it is</th><th class="num">$/h</th><th class="num">$ a month</th></tr></thead>
+              <thead><tr><th>Switch</th><th class="num">$/h</th><th class="num">$ a month</th></tr></thead>
               <tbody>
                 {items.map((s) => (
                   <tr>
-                    <th scope="row">{s.name}</th><td>{sentence(s.kind)}. {s.text && <span class="dim">{sentence(s.text)}</span>}</td>
+                    <td>{s.name} <span class="faint">{s.kind}</span>{s.text && <div class="dim">{sentence(s.text)}</div>}</td>
                     <td class="num">{dollars(s.hourlySavings)}</td><td class="num">{monthly(s.monthlySavings)}</td>
                   </tr>
                 ))}

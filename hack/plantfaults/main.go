@@ -171,7 +171,7 @@ func (f fault) find(ctx context.Context, worlds int) (string, error) {
 func run(ctx context.Context, overlay string, worlds int) (string, error) {
 	test := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-failfast", "-timeout", "1h", "-overlay", overlay,
 		"-run", "TestKubeSchedulerFollowsPlans", comparison)
-	test.Env = append(os.Environ(), fmt.Sprintf("DOVETAIL_WORLDS=0,%d", worlds))
+	test.Env = append(os.Environ(), fmt.Sprintf("DOVETAIL_WORLDS=0,%d", worlds), "DOVETAIL_FINDINGS=first")
 	out, err := test.CombinedOutput()
 	if err == nil {
 		return "", nil

@@ -17,12 +17,22 @@ import (
 //
 // It lasts as long as the nominations: until the node has settled, or its taint is stuck.
 //
-// Cost: linear in the nodes; also in the pods and the claims if a node with nominations has a taint.
-func (w *snapshotBuilder) awaitTaints() {
+// Cost: linear in the nodes and the nominations of those with taints; in the pods and the claims if one of these pods is not pending.
+func (w *snapshotBuilder) awaitTaints(pending map[types.UID]*corev1.Pod) {
 	var tainted []*snapshot.Node
+	missing := map[types.UID]bool{}
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
-		if len(n.Taints) > 0 && len(n.Nominated) > 0 && n.Registered {
+		if len(n.Taints) == 0 || !n.Registered {
+			continue
+		}
+		all := true
+		for _, uid := range n.Nominated {
+			if pending[uid] == nil {
+				missing[uid], all = true, false
+			}
+		}
+		if !all {
 			tainted = append(tainted, n)
 		}
 	}
@@ -33,7 +43,7 @@ func (w *snapshotBuilder) awaitTaints() {
 	for _, claim := range w.NodeClaims {
 		claims[claim.UID] = claim
 	}
-	absent := w.absentPods(tainted)
+	absent := w.absentPods(missing)
 	for _, n := range tainted {
 		gone, elsewhere := absent.from(n)
 		var stay []corev1.Taint
@@ -64,10 +74,10 @@ func tolerates(pod *corev1.Pod, t corev1.Taint) bool {
 	return !blocked
 }
 
-// absentPods finds the pods that nodes were launched for and that will not come to them.
+// absentPods are pods that nodes were launched for and that are not pending. Those that are neither found waiting nor on a node are gone.
 type absentPods struct {
-	waiting map[types.UID]bool
-	on      map[types.UID]podOnNode
+	missing, waiting map[types.UID]bool
+	on               map[types.UID]podOnNode
 }
 
 type podOnNode struct {
@@ -75,23 +85,17 @@ type podOnNode struct {
 	node *snapshot.Node
 }
 
-func (w *snapshotBuilder) absentPods(of []*snapshot.Node) *absentPods {
-	a := &absentPods{map[types.UID]bool{}, map[types.UID]podOnNode{}}
-	nominated := map[types.UID]bool{}
-	for _, n := range of {
-		for _, uid := range n.Nominated {
-			nominated[uid] = true
-		}
-	}
-	for _, pod := range w.Pods {
-		if nominated[pod.UID] && pod.Spec.NodeName == "" && snapshot.Active(pod) {
+func (w *snapshotBuilder) absentPods(missing map[types.UID]bool) *absentPods {
+	a := &absentPods{missing, map[types.UID]bool{}, map[types.UID]podOnNode{}}
+	for _, pod := range w.Pods { // some wait for something else than kube-scheduler, such as the rest of a gang
+		if pod.Spec.NodeName == "" && missing[pod.UID] && snapshot.Active(pod) {
 			a.waiting[pod.UID] = true
 		}
 	}
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
 		for _, pod := range n.Pods {
-			if nominated[pod.UID] {
+			if missing[pod.UID] {
 				a.on[pod.UID] = podOnNode{pod, n}
 			}
 		}
@@ -103,7 +107,9 @@ func (w *snapshotBuilder) absentPods(of []*snapshot.Node) *absentPods {
 // still come.
 func (a *absentPods) from(n *snapshot.Node) (gone bool, elsewhere []*corev1.Pod) {
 	for _, uid := range n.Nominated {
-		switch at, found := a.on[uid]; {
+		at, found := a.on[uid]
+		switch {
+		case !a.missing[uid]:
 		case !found:
 			gone = gone || !a.waiting[uid]
 		case at.node != n && !at.node.Deleting && !at.node.Disrupting:

@@ -95,8 +95,8 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 	}
 	for _, step := range []func(){
 		w.addNodes, w.addPods, w.addPodGroups, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addLeftoverVolumes,
-		w.addPolicies, w.keepGroupNodes, w.judgeNominations, w.awaitTaints, w.reassignNominations,
-		w.dropBoundElsewhere, w.applyDefaultSpread,
+		w.addPolicies, w.keepGroupNodes, w.judgeNominations, w.reassignNominations, w.dropBoundElsewhere,
+		w.applyDefaultSpread,
 		w.addBuffers, w.addDevices, w.snap.NoteLacking,
 	} {
 		step()

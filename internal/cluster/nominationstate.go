@@ -12,9 +12,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// judgeNominations finds the pending pods that lost their place on an initialized node to others, and the nodes that are too young to
-// report whether they suit the pods that they were launched for. Pods stay nominated to such a node, unless their place is taken, or the
-// node is too small for them and always will be.
+// judgeNominations finds the pending pods that lost their place on an initialized node to others, the nodes that are too young to report
+// whether they suit the pods that they were launched for, and the taints that pods without a place wait for. Pods stay nominated to such a
+// node, unless their place is taken, or the node is too small for them and always will be.
 //
 // Cost: linear in the nodes, and in the pods that they were launched for if any pod is pending.
 func (w *snapshotBuilder) judgeNominations() {
@@ -45,6 +45,7 @@ func (w *snapshotBuilder) judgeNominations() {
 		// The claim may not state yet that the node is initialized: the caches of Nodes and NodeClaims are not in step.
 		n.Settling = len(n.Nominated) > 0 && (n.SettledAt.IsZero() || !w.facts.Now.After(n.SettledAt))
 	}
+	w.awaitTaints(pending)
 }
 
 // dropBoundElsewhere removes pods that run on nodes that stay from the nominations of initialized nodes, after pending pods have got the

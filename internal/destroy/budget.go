@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -46,6 +47,12 @@ func IsPaused(err error) bool {
 	return errors.As(err, &paused)
 }
 
+// IsUnreadable reports whether deletions are paused only since the NodePool states a limit that cannot be read.
+func IsUnreadable(err error) bool {
+	var paused *Paused
+	return errors.As(err, &paused) && paused.Pause.Since.IsZero()
+}
+
 // Budget is the room for deletions. It is safe for concurrent use.
 type Budget struct {
 	limits Limits
@@ -60,6 +67,12 @@ type Budget struct {
 	ledger          Ledger
 	// version counts changes of the ledger, saved is the last that the store has.
 	version, saved int
+	// charged is when a deletion was counted: one that fails and is tried again counts once an hour. pruned is the minute in which it was
+	// last rid of older entries.
+	charged map[chargeKey]time.Time
+	pruned  int64
+	// failing is since when the store has failed; zero while it works.
+	failing time.Time
 	// changed is called, without a lock, after a pause begins or is over.
 	changed func()
 }
@@ -91,13 +104,43 @@ func (b *Budget) load(ctx context.Context) error {
 		return nil
 	}
 	ledger, err := b.store.Load(ctx)
-	if err != nil {
+	if b.stored(err); err != nil {
 		return fmt.Errorf("load the ledger of deletions, nothing is deleted until it is known: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ledger, b.loaded = ledger, true
 	return nil
+}
+
+// stored notes whether the store has worked.
+func (b *Budget) stored(err error) {
+	b.mu.Lock()
+	changes := b.failing.IsZero() != (err == nil)
+	switch {
+	case err == nil:
+		b.failing = time.Time{}
+	case b.failing.IsZero():
+		b.failing = b.now()
+	}
+	b.mu.Unlock()
+	if changes {
+		b.changed()
+	}
+}
+
+// Ready writes what the store does not have yet. The error is why the ledger cannot be read or written: until it can, nothing is deleted for
+// reasons with a limit. Since is when this began.
+func (b *Budget) Ready(ctx context.Context) (since time.Time, err error) {
+	if err = b.load(ctx); err == nil {
+		b.mu.Lock()
+		version := b.version
+		b.mu.Unlock()
+		err = b.flush(ctx, version)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failing, err
 }
 
 // take takes the room for a deletion, before it happens. The error is a Paused if deletions are paused, or are paused now since this one
@@ -117,11 +160,12 @@ func (b *Budget) take(ctx context.Context, c charge) error {
 	if version == 0 {
 		return err
 	}
-	if save := b.flush(ctx, version); save != nil {
-		return errors.Join(err, fmt.Errorf("record a deletion before it happens: %w", save))
-	}
-	if err != nil {
+	save := b.flush(ctx, version)
+	if err != nil { // a pause holds, whether it is saved or not: Ready saves it
 		b.changed()
+	}
+	if save != nil {
+		return errors.Join(err, fmt.Errorf("record a deletion before it happens: %w", save))
 	}
 	return err
 }
@@ -130,14 +174,17 @@ func (b *Budget) take(ctx context.Context, c charge) error {
 func (b *Budget) enter(c charge, fleet Fleet, pools map[string]*karpv1.NodePool) (version int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if scope, p, is := b.ledger.paused(c.pool); is {
-		return 0, &Paused{scope, p}
-	}
-	if err := b.unreadable(pools[c.pool]); err != nil {
+	if err := b.pausedFor(c.pool, pools); err != nil {
 		return 0, err
 	}
 	now := b.now()
+	if b.counted(c, now) {
+		return b.version, nil // flush saves it, if that has failed
+	}
 	if scope, p, is := b.ledger.exceeded(c, b.limitsOf(c, pools[c.pool]), fleet, now); is {
+		if c.patient && p.minute {
+			return 0, &Paused{scope, Pause{Message: p.Message + ": the rest follows"}}
+		}
 		annotations := map[string]string{}
 		for name, pool := range pools {
 			annotations[name] = pool.Annotations[karpv1.AnnotationResumeDeletions]
@@ -146,9 +193,39 @@ func (b *Budget) enter(c charge, fleet Fleet, pools map[string]*karpv1.NodePool)
 		err = &Paused{scope, p}
 	} else {
 		b.ledger.add(c, fleet, now)
+		if c.id != "" {
+			b.charged[chargeKey{c.id, c.kind}] = now
+		}
 	}
 	b.version++
 	return b.version, err
+}
+
+// chargeKey identifies what is deleted, and the limit that it counts for.
+type chargeKey struct {
+	id   string
+	kind Kind
+}
+
+// counted reports whether the deletion was counted within the last hour.
+func (b *Budget) counted(c charge, now time.Time) bool {
+	if minute := now.Unix() / 60; b.charged == nil || minute != b.pruned {
+		if b.charged == nil {
+			b.charged = map[chargeKey]time.Time{}
+		}
+		maps.DeleteFunc(b.charged, func(_ chargeKey, at time.Time) bool { return now.Sub(at) >= window || at.Sub(now) >= window })
+		b.pruned = minute
+	}
+	_, found := b.charged[chargeKey{c.id, c.kind}]
+	return found
+}
+
+// pausedFor returns why deletions of a NodePool are paused; nil if they are not. A pause of a NodePool ends with it: nobody could resume.
+func (b *Budget) pausedFor(pool string, pools map[string]*karpv1.NodePool) error {
+	if scope, p, is := b.ledger.paused(pool); is && (scope == Cluster || pools[scope] != nil) {
+		return &Paused{scope, p}
+	}
+	return b.unreadable(pools[pool])
 }
 
 // limitsOf are the limits for a deletion, by scope.
@@ -156,7 +233,7 @@ func (b *Budget) limitsOf(c charge, pool *karpv1.NodePool) map[string]Limit {
 	out := map[string]Limit{}
 	if limit, found := b.limits[c.kind]; found {
 		out[Cluster] = limit
-		if c.pool != Cluster {
+		if pool != nil {
 			out[c.pool] = limit
 		}
 	}
@@ -191,7 +268,8 @@ func (b *Budget) flush(ctx context.Context, version int) error {
 	if done {
 		return nil
 	}
-	if err := b.store.Save(ctx, ledger); err != nil {
+	err := b.store.Save(ctx, ledger)
+	if b.stored(err); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -211,10 +289,7 @@ func (b *Budget) Paused(ctx context.Context, pool string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if scope, p, is := b.ledger.paused(pool); is {
-		return &Paused{scope, p}
-	}
-	return b.unreadable(pools[pool])
+	return b.pausedFor(pool, pools)
 }
 
 // unreadable is a Paused if a NodePool states a limit that cannot be read: nothing is deleted of it until it can.
@@ -234,15 +309,34 @@ func (b *Budget) Resume(ctx context.Context, pool *karpv1.NodePool) (resumed boo
 	version := 0
 	if resumed = b.ledger.resume(pool.Name, pool.Annotations[karpv1.AnnotationResumeDeletions]); resumed {
 		b.version++
-		version = b.version
+		version, b.charged = b.version, nil
 	}
 	b.mu.Unlock()
 	if !resumed {
 		return false, nil
 	}
+	defer b.changed()
 	if err := b.flush(ctx, version); err != nil {
-		return false, fmt.Errorf("record that deletions are resumed: %w", err)
+		return true, fmt.Errorf("record that deletions are resumed: %w", err)
 	}
-	b.changed()
 	return true, nil
+}
+
+// Forget removes the pause of a NodePool that was deleted.
+func (b *Budget) Forget(ctx context.Context, pool string) error {
+	if err := b.load(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	_, paused := b.ledger.Pauses[pool]
+	if paused {
+		delete(b.ledger.Pauses, pool)
+		b.version++
+	}
+	version := b.version
+	b.mu.Unlock()
+	if !paused {
+		return nil
+	}
+	return b.flush(ctx, version)
 }

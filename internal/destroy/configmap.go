@@ -32,7 +32,7 @@ func (c *ConfigMap) Load(ctx context.Context) (Ledger, error) {
 		return Ledger{}, nil
 	}
 	if err != nil {
-		return Ledger{}, fmt.Errorf("read ConfigMap %s: %w", LedgerName, err)
+		return Ledger{}, failed("read", err)
 	}
 	var l Ledger
 	if err := json.Unmarshal([]byte(found.Data[ledgerKey]), &l); err != nil {
@@ -54,15 +54,24 @@ func (c *ConfigMap) Save(ctx context.Context, l Ledger) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		found, readErr := c.Client.Get(ctx, LedgerName, metav1.GetOptions{})
 		if readErr != nil {
-			return fmt.Errorf("read ConfigMap %s: %w", LedgerName, readErr)
+			return failed("read", readErr)
 		}
 		c.version = found.ResourceVersion
 		err = c.write(ctx, string(text))
 	}
 	if err != nil {
-		return fmt.Errorf("write ConfigMap %s: %w", LedgerName, err)
+		return failed("write", err)
 	}
 	return nil
+}
+
+// failed states what to do if the controller lacks a permission, as with the Role of an older chart.
+func failed(verb string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%s ConfigMap %s: %w; the controller's Role must allow to create ConfigMaps, and to get and update this one, "+
+			"as the Role of the chart does", verb, LedgerName, err)
+	}
+	return fmt.Errorf("%s ConfigMap %s: %w", verb, LedgerName, err)
 }
 
 // write writes the ConfigMap if it has the version that is known.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
@@ -48,9 +49,12 @@ type Guard struct {
 //
 // The cause is written to the claim first, so that those who drain its node know it, also after a restart.
 func (g *Guard) NodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why Why) error {
+	if err := g.MayDelete(ctx, claim, why.Kind); err != nil {
+		return err
+	}
 	taken := false
 	for attempt := 1; ; attempt++ {
-		err := g.tryNodeClaim(ctx, claim, why, &taken)
+		err := g.tryNodeClaim(ctx, claim, &why, &taken)
 		if !apierrors.IsConflict(err) || why.Unchanged || errors.Is(err, errOther) {
 			return err
 		}
@@ -63,8 +67,18 @@ func (g *Guard) NodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why Why)
 // maxAttempts limits how often a deletion is tried against other writers of the object.
 const maxAttempts = 5
 
+// MayDelete returns why a claim cannot be deleted now by what is in memory: deletions are paused. Those who find a thousand claims to delete
+// must not ask the API server and EC2 for each, again and again, while nothing is deleted. Planned deletions depend on the pods of the node,
+// which only NodeClaim reads.
+func (g *Guard) MayDelete(ctx context.Context, claim *karpv1.NodeClaim, kind Kind) error {
+	if !kind.Limited() || kind == Planned || capacityOf(claim) == (Size{}) {
+		return nil
+	}
+	return g.Budget.Paused(ctx, claim.Labels[karpv1.LabelNodePool])
+}
+
 // tryNodeClaim is one attempt of NodeClaim. Taken is whether the budget has counted it.
-func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why Why, taken *bool) error {
+func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why *Why, taken *bool) error {
 	live := &karpv1.NodeClaim{}
 	switch err := g.Live.Get(ctx, client.ObjectKeyFromObject(claim), live); {
 	case apierrors.IsNotFound(err):
@@ -76,34 +90,50 @@ func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why W
 	case why.Unchanged && live.ResourceVersion != claim.ResourceVersion:
 		return changed(claim.Name, errChanged)
 	case live.DeletionTimestamp != nil:
+		if why.Kind == Interrupted && WhyOf(live).Limited() { // a pause must not hold up this drain any more
+			return g.writeCause(ctx, live, *why)
+		}
 		return nil
+	}
+	var charged charge
+	if !*taken {
+		var err error
+		if charged, err = g.charge(ctx, live, why); err != nil {
+			return err
+		}
 	}
 	instance, err := g.instanceOf(ctx, live, why.Kind)
 	if err != nil {
 		return err
 	}
 	if !*taken {
-		if err := g.take(ctx, live, why); err != nil {
+		if err := g.Budget.take(ctx, charged); err != nil {
 			return err
 		}
 		*taken = true
 	}
-	before := live.DeepCopy()
-	if err := live.SetDeletionCause(why.cause()); err != nil {
+	if err := g.writeCause(ctx, live, *why); err != nil {
 		return err
-	}
-	if before.Annotations[karpv1.AnnotationDeletionCause] != live.Annotations[karpv1.AnnotationDeletionCause] {
-		if err := g.Client.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return err
-		}
 	}
 	if err := g.Client.Delete(ctx, live, preconditions(live)); err != nil {
 		return err
 	}
 	g.record(Record{
 		Verb: DeleteNodeClaim, NodePool: live.Labels[karpv1.LabelNodePool], Object: objectOf("NodeClaim", live), Instance: instance,
-	}, why)
+	}, *why)
 	return nil
+}
+
+// writeCause states on a claim why it is deleted.
+func (g *Guard) writeCause(ctx context.Context, live *karpv1.NodeClaim, why Why) error {
+	before := live.DeepCopy()
+	if err := live.SetDeletionCause(why.cause()); err != nil {
+		return err
+	}
+	if before.Annotations[karpv1.AnnotationDeletionCause] == live.Annotations[karpv1.AnnotationDeletionCause] {
+		return nil
+	}
+	return g.Client.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 var (
@@ -116,19 +146,27 @@ func changed(name string, why error) error {
 	return errors.Join(apierrors.NewConflict(schema.GroupResource{Group: karpv1.Group, Resource: "nodeclaims"}, name, why), why)
 }
 
-// take takes room for the deletion of a claim. A node without a pod that would have to move holds nothing that anybody would lose.
-func (g *Guard) take(ctx context.Context, claim *karpv1.NodeClaim, why Why) error {
+// charge is what the budget counts for a claim. A node without a pod that would have to move holds nothing that anybody would lose: it
+// counts for nothing, which why then states. The error is a Paused if deletions are paused, before anybody asks EC2.
+func (g *Guard) charge(ctx context.Context, claim *karpv1.NodeClaim, why *Why) (charge, error) {
 	size := capacityOf(claim)
+	why.Empty = false
 	if why.Kind == Planned && size != (Size{}) && g.Pods != nil {
 		pods, err := g.Pods(ctx, claim.Status.NodeName)
 		if err != nil {
-			return fmt.Errorf("read the pods of node %q before its deletion: %w", claim.Status.NodeName, err)
+			return charge{}, fmt.Errorf("read the pods of node %q before its deletion: %w", claim.Status.NodeName, err)
 		}
-		if pods == 0 {
+		if why.Empty = pods == 0; why.Empty {
 			size = Size{}
 		}
 	}
-	return g.Budget.take(ctx, charge{claim.Labels[karpv1.LabelNodePool], why.Kind, size})
+	pool := claim.Labels[karpv1.LabelNodePool]
+	if why.Kind.Limited() && size != (Size{}) {
+		if err := g.Budget.Paused(ctx, pool); err != nil {
+			return charge{}, err
+		}
+	}
+	return charge{pool: pool, kind: why.Kind, size: size, patient: why.Patient, id: string(claim.UID)}, nil
 }
 
 // preconditions are that the object is the one that was read, and has not changed.
@@ -220,9 +258,10 @@ func (g *Guard) Node(ctx context.Context, node *corev1.Node, why Why) error {
 }
 
 // MayDrain returns why the node of a claim may not be drained now: deletions are paused, and the claim was deleted by this controller for a
-// reason with a limit. It is nil if it may. The claim may be nil.
+// reason with a limit. It is nil if it may, and for an instance that is shutting down already. The claim may be nil.
 func (g *Guard) MayDrain(ctx context.Context, claim *karpv1.NodeClaim) error {
-	if claim == nil || capacityOf(claim) == (Size{}) || !WhyOf(claim).Kind.Limited() {
+	if claim == nil || capacityOf(claim) == (Size{}) || !WhyOf(claim).Limited() ||
+		condition.IsTrue(claim, karpv1.ConditionInstanceTerminating) {
 		return nil
 	}
 	return g.Budget.Paused(ctx, claim.Labels[karpv1.LabelNodePool])

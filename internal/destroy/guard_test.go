@@ -342,6 +342,10 @@ func TestPermits(t *testing.T) {
 			"of a launch that its claim has", claim("a"), func(w *world) (destroy.Permit, error) { return w.OfLaunch(t.Context(), claim("a"), id) }, owned, true,
 		},
 		{
+			"of a launch that its claim has, which was restored with another UID", claim("a", func(c *karpv1.NodeClaim) { c.UID = "restored" }),
+			func(w *world) (destroy.Permit, error) { return w.OfLaunch(t.Context(), claim("a"), id) }, owned, true,
+		},
+		{
 			"of a launch whose claim is gone", claim("z"), func(w *world) (destroy.Permit, error) { return w.OfLaunch(t.Context(), claim("a"), id) }, owned, false,
 		},
 		{"of an orphan whose claim lives", claim("a"), func(w *world) (destroy.Permit, error) {

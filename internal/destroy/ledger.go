@@ -57,6 +57,8 @@ type Pause struct {
 	Kind  Kind      `json:"kind"`
 	// Message states how much was deleted, and the limit.
 	Message string `json:"message"`
+	// minute is true if only the limit of a minute is exceeded.
+	minute bool
 }
 
 // Ledger is what has been deleted within the last hour, and what is paused. It holds a bucket for each minute, NodePool and kind with
@@ -67,6 +69,8 @@ type Ledger struct {
 	Pauses map[string]Pause `json:"pauses,omitempty"`
 	// Resumed is, by NodePool, the value of the annotation with which a person last resumed, or which it had when the pause began.
 	Resumed map[string]string `json:"resumed,omitempty"`
+	// Before is, by NodePool, the value before that of Resumed: GitOps sets it again minutes after a person has resumed.
+	Before map[string]string `json:"before,omitempty"`
 }
 
 // paused returns the pause that holds for a pool.
@@ -84,6 +88,10 @@ type charge struct {
 	pool string
 	kind Kind
 	size Size
+	// patient deletions wait for the next minute where others pause.
+	patient bool
+	// id is the UID of the NodeClaim, or the provider ID of an instance without one.
+	id string
 }
 
 // add records a deletion, before it happens.
@@ -98,11 +106,46 @@ func (l *Ledger) add(c charge, fleet Fleet, now time.Time) {
 	b := &l.Buckets[i]
 	b.Deleted = b.Deleted.plus(c.size)
 	b.OfPool, b.OfCluster = b.OfPool.most(fleet[c.pool]), b.OfCluster.most(fleet[Cluster])
+	for _, minutes := range []int64{10, 60} {
+		if len(l.Buckets) > maxBuckets {
+			l.merge(minutes, minute)
+		}
+	}
 }
 
-// within reports whether any moment of the bucket's minute is at most d ago.
+// maxBuckets keeps the ledger below half of the size that a ConfigMap may have: 1 MiB. A bucket takes up to 250 bytes.
+const maxBuckets = 2000
+
+// merge merges the buckets of a NodePool and kind within the same so many minutes, except those of the minute now. What was deleted counts
+// from the latest of them, so that it counts no shorter than alone.
+func (l *Ledger) merge(minutes, now int64) {
+	type key struct {
+		pool string
+		kind Kind
+		span int64
+	}
+	at := map[key]int{}
+	var out []Bucket
+	for _, b := range l.Buckets {
+		k := key{b.Pool, b.Kind, b.Minute / minutes}
+		if i, found := at[k]; found && b.Minute != now {
+			o := &out[i]
+			o.Minute, o.Deleted = max(o.Minute, b.Minute), o.Deleted.plus(b.Deleted)
+			o.OfPool, o.OfCluster = o.OfPool.most(b.OfPool), o.OfCluster.most(b.OfCluster)
+			continue
+		}
+		if b.Minute != now {
+			at[k] = len(out)
+		}
+		out = append(out, b)
+	}
+	l.Buckets = out
+}
+
+// within reports whether any moment of the bucket's minute is at most d ago. A clock that was ahead, and was set right, leaves buckets of the
+// future: those further ahead than d do not count either, or they would count until then.
 func (b Bucket) within(d time.Duration, now time.Time) bool {
-	return time.Unix((b.Minute+1)*60, 0).After(now.Add(-d))
+	return time.Unix((b.Minute+1)*60, 0).After(now.Add(-d)) && !time.Unix(b.Minute*60, 0).After(now.Add(d))
 }
 
 // exceeded returns the scope in which a deletion would exceed a limit, and why; is is false if there is room. The limit of the pool counts
@@ -129,18 +172,19 @@ func (l *Ledger) exceeded(c charge, limits map[string]Limit, fleet Fleet, now ti
 				minute = minute.plus(b.Deleted)
 			}
 		}
-		message := ""
+		message, onlyMinute := "", false
 		switch {
 		case limit.PerHour >= 0 && hour.Nodes > limit.NodesPerHour && hour.share(whole) > limit.PerHour:
 			message = fmt.Sprintf("%d nodes, %.0f%% of the capacity of %s, would be deleted within an hour for reasons of the kind %s; "+
 				"the limit is %.0f%%", hour.Nodes, 100*hour.share(whole), scopeName(scope), c.kind, 100*limit.PerHour)
 		case limit.PerMinute >= 0 && minute.Nodes > limit.NodesPerMinute && float64(minute.Nodes) > limit.PerMinute*float64(whole.Nodes):
+			onlyMinute = true
 			message = fmt.Sprintf("%d of %d nodes of %s would be deleted within a minute for reasons of the kind %s; the limit is %.0f%%",
 				minute.Nodes, whole.Nodes, scopeName(scope), c.kind, 100*limit.PerMinute)
 		default:
 			continue
 		}
-		return scope, Pause{Since: now, Kind: c.kind, Message: message}, true
+		return scope, Pause{Since: now, Kind: c.kind, Message: message, minute: onlyMinute}, true
 	}
 	return "", Pause{}, false
 }
@@ -163,12 +207,15 @@ func (l *Ledger) pause(scope string, p Pause, annotations map[string]string) {
 		l.Resumed = map[string]string{}
 	}
 	maps.Copy(l.Resumed, annotations)
+	gone := func(pool, _ string) bool { _, exists := annotations[pool]; return !exists }
+	maps.DeleteFunc(l.Resumed, gone)
+	maps.DeleteFunc(l.Before, gone)
 }
 
 // resume removes the pause of a NodePool and that of the cluster, if the annotation of the pool has changed. What was deleted before counts
 // no longer. It reports whether anything was paused.
 func (l *Ledger) resume(pool, annotation string) (resumed bool) {
-	if len(l.Pauses) == 0 || annotation == "" || annotation == l.Resumed[pool] {
+	if len(l.Pauses) == 0 || annotation == "" || annotation == l.Resumed[pool] || annotation == l.Before[pool] {
 		return false
 	}
 	for _, scope := range []string{pool, Cluster} {
@@ -180,14 +227,17 @@ func (l *Ledger) resume(pool, annotation string) (resumed bool) {
 		resumed = true
 	}
 	if resumed {
-		l.Resumed[pool] = annotation
+		if l.Before == nil {
+			l.Before = map[string]string{}
+		}
+		l.Before[pool], l.Resumed[pool] = l.Resumed[pool], annotation
 	}
 	return resumed
 }
 
 // clone is a copy that shares nothing.
 func (l *Ledger) clone() Ledger {
-	out := Ledger{Buckets: slices.Clone(l.Buckets), Pauses: maps.Clone(l.Pauses), Resumed: maps.Clone(l.Resumed)}
+	out := Ledger{Buckets: slices.Clone(l.Buckets), Pauses: maps.Clone(l.Pauses), Resumed: maps.Clone(l.Resumed), Before: maps.Clone(l.Before)}
 	slices.SortFunc(out.Buckets, func(a, b Bucket) int {
 		return cmp.Or(cmp.Compare(a.Minute, b.Minute), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Kind, b.Kind))
 	})

@@ -1,6 +1,7 @@
 package destroy
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -27,7 +28,7 @@ func (l *Ledger) takeAll(n int, c charge, limits map[string]Limit, fleet Fleet, 
 
 func TestRoom(t *testing.T) {
 	both := func(l Limit) map[string]Limit { return map[string]Limit{Cluster: l, "general": l} }
-	one := charge{"general", Planned, nodes(1)}
+	one := charge{pool: "general", kind: Planned, size: nodes(1)}
 	defaults := DefaultLimits()
 	for _, tt := range []struct {
 		name   string
@@ -48,13 +49,13 @@ func TestRoom(t *testing.T) {
 		{
 			"a quarter of what looks broken in a minute", both(defaults[Fault]),
 			Fleet{Cluster: nodes(100), "general": nodes(100)},
-			charge{"general", Fault, nodes(1)},
+			charge{pool: "general", kind: Fault, size: nodes(1)},
 			100, 25, "26 of 100",
 		},
 		{
 			"all that expires, twice", both(defaults[Expired]),
 			Fleet{Cluster: nodes(1000), "general": nodes(1000)},
-			charge{"general", Expired, nodes(1)},
+			charge{pool: "general", kind: Expired, size: nodes(1)},
 			3000, 2000, "200%",
 		},
 		{"a share of a person's choice", both(shared(Limit{}, 0.2)), Fleet{Cluster: nodes(20), "general": nodes(20)}, one, 20, 4, "the limit is 20%"},
@@ -84,7 +85,7 @@ func TestAFleetMayShrinkToNothing(t *testing.T) {
 	limits := map[string]Limit{Cluster: {PerHour: 1, PerMinute: unlimited}}
 	for left := 200; left > 0; left-- {
 		now := noon.Add(time.Duration(200-left) * 10 * time.Second)
-		if taken, message := l.takeAll(1, charge{"general", Planned, nodes(1)}, limits, Fleet{Cluster: nodes(left)}, now); taken != 1 {
+		if taken, message := l.takeAll(1, charge{pool: "general", kind: Planned, size: nodes(1)}, limits, Fleet{Cluster: nodes(left)}, now); taken != 1 {
 			t.Fatalf("%d nodes are left: %s", left, message)
 		}
 	}
@@ -93,7 +94,7 @@ func TestAFleetMayShrinkToNothing(t *testing.T) {
 func TestWhatWasDeletedAnHourAgoCountsNoLonger(t *testing.T) {
 	var l Ledger
 	limits, fleet := map[string]Limit{Cluster: shared(Limit{}, 0.5)}, Fleet{Cluster: nodes(10)}
-	c := charge{"general", Planned, nodes(1)}
+	c := charge{pool: "general", kind: Planned, size: nodes(1)}
 	if taken, _ := l.takeAll(10, c, limits, fleet, noon); taken != 5 {
 		t.Fatalf("room for %d, want 5", taken)
 	}
@@ -118,11 +119,11 @@ func TestKindsAndPoolsCountApart(t *testing.T) {
 		charge charge
 		want   int
 	}{
-		{charge{"a", Planned, nodes(1)}, 5},
-		{charge{"a", Planned, nodes(1)}, 0},
-		{charge{"a", Fault, nodes(1)}, 5},
-		{charge{"b", Planned, nodes(1)}, 15},
-		{charge{"b", Fault, nodes(1)}, 15},
+		{charge{pool: "a", kind: Planned, size: nodes(1)}, 5},
+		{charge{pool: "a", kind: Planned, size: nodes(1)}, 0},
+		{charge{pool: "a", kind: Fault, size: nodes(1)}, 5},
+		{charge{pool: "b", kind: Planned, size: nodes(1)}, 15},
+		{charge{pool: "b", kind: Fault, size: nodes(1)}, 15},
 	} {
 		if taken, message := l.takeAll(100, tt.charge, of(tt.charge.pool), fleet, noon); taken != tt.want {
 			t.Errorf("%d: room for %d %s of pool %s, want %d (%s)", n, taken, tt.charge.kind, tt.charge.pool, tt.want, message)
@@ -132,8 +133,8 @@ func TestKindsAndPoolsCountApart(t *testing.T) {
 
 func TestResumeIsByANewValueOfTheAnnotation(t *testing.T) {
 	var l Ledger
-	l.add(charge{"a", Planned, nodes(1)}, Fleet{}, noon)
-	l.add(charge{"b", Planned, nodes(1)}, Fleet{}, noon)
+	l.add(charge{pool: "a", kind: Planned, size: nodes(1)}, Fleet{}, noon)
+	l.add(charge{pool: "b", kind: Planned, size: nodes(1)}, Fleet{}, noon)
 	l.pause("a", Pause{Since: noon, Kind: Planned}, map[string]string{"a": "from Git", "b": ""})
 	for _, value := range []string{"", "from Git"} {
 		if l.resume("a", value) {
@@ -149,6 +150,9 @@ func TestResumeIsByANewValueOfTheAnnotation(t *testing.T) {
 	l.pause(Cluster, Pause{Since: noon, Kind: Planned}, map[string]string{"a": "now"})
 	if l.resume("a", "now") {
 		t.Error("the value that resumed the first pause resumes the second")
+	}
+	if l.resume("a", "from Git") {
+		t.Error("GitOps resumes: it has set again what a person had changed to resume the first pause")
 	}
 	if !l.resume("b", "later") || len(l.Pauses) != 0 || len(l.Buckets) != 0 {
 		t.Errorf("after resuming the cluster: %+v", l)
@@ -189,7 +193,7 @@ func TestLimits(t *testing.T) {
 func TestTheLedgerMergesWhatIsDeletedInAMinute(t *testing.T) {
 	var l Ledger
 	for n := range 5000 {
-		l.add(charge{fmt.Sprint("pool-", n%4), Planned, nodes(1)}, Fleet{}, noon.Add(time.Duration(n)*time.Second/100))
+		l.add(charge{pool: fmt.Sprint("pool-", n%4), kind: Planned, size: nodes(1)}, Fleet{}, noon.Add(time.Duration(n)*time.Second/100))
 	}
 	if len(l.Buckets) != 4 {
 		t.Errorf("%d buckets, want 4", len(l.Buckets))
@@ -199,5 +203,45 @@ func TestTheLedgerMergesWhatIsDeletedInAMinute(t *testing.T) {
 	}
 	if s := (Size{Nodes: 1}).share(Size{}); math.IsNaN(s) || math.IsInf(s, 0) {
 		t.Errorf("share of nothing: %v", s)
+	}
+}
+
+// A clock that was a year ahead for a minute must not keep the budget used up for a year; one that steps back by minutes forgets nothing.
+func TestAClockThatStepsBack(t *testing.T) {
+	limits, fleet := map[string]Limit{Cluster: shared(Limit{}, 0.5)}, Fleet{Cluster: nodes(10)}
+	c := charge{pool: "general", kind: Planned, size: nodes(1)}
+	for step, want := range map[time.Duration]int{365 * 24 * time.Hour: 5, 10 * time.Minute: 0} {
+		var l Ledger
+		l.takeAll(5, c, limits, fleet, noon.Add(step))
+		if taken, message := l.takeAll(5, c, limits, fleet, noon); taken != want {
+			t.Errorf("after a step back by %v there is room for %d, want %d (%s)", step, taken, want, message)
+		}
+	}
+}
+
+// A ConfigMap holds up to 1 MiB: a cluster with many NodePools must not stop deleting since the ledger is longer.
+func TestTheLedgerOfManyNodePoolsFitsIntoAConfigMap(t *testing.T) {
+	const pools, minutes = 300, 60
+	var l Ledger
+	fleet := Fleet{Cluster: nodes(pools)}
+	for minute := range minutes {
+		for pool := range pools {
+			name := fmt.Sprintf("a-nodepool-with-a-long-name-%03d", pool)
+			l.add(charge{pool: name, kind: Expired, size: nodes(1)}, fleet, noon.Add(time.Duration(minute)*time.Minute))
+		}
+	}
+	text, err := json.Marshal(l)
+	if err != nil || len(text) > 1<<20-1<<16 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	now, total, latest := noon.Add((minutes-1)*time.Minute), Size{}, 0
+	for _, b := range l.Buckets {
+		total = total.plus(b.Deleted)
+		if b.Minute == now.Unix()/60 {
+			latest += b.Deleted.Nodes
+		}
+	}
+	if total != nodes(pools*minutes) || latest != pools {
+		t.Errorf("%d nodes are counted, %d of them in the latest minute; want %d and %d", total.Nodes, latest, pools*minutes, pools)
 	}
 }

@@ -13,8 +13,7 @@ import (
 )
 
 // Permit is the API server's proof that an instance may be terminated: its claim is being deleted, or it has none; or that it may be
-// rebooted. Only a Guard makes
-// one; the zero value permits nothing. The cloud adapter adds EC2's proof.
+// rebooted. Only a Guard makes one; the zero value permits nothing. The cloud adapter adds EC2's proof.
 type Permit struct {
 	providerID string
 	// claim and uid are those of the claim that the instance was launched for; empty for one without a claim.
@@ -103,7 +102,7 @@ func (g *Guard) OfLaunch(ctx context.Context, claim *karpv1.NodeClaim, providerI
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return Permit{}, fmt.Errorf("read node claim %q before the termination of an instance: %w", claim.Name, err)
-	case live.UID == claim.UID && live.DeletionTimestamp == nil && live.Status.ProviderID == providerID:
+	case live.DeletionTimestamp == nil && live.Status.ProviderID == providerID: // also one that was restored with another UID
 		return Permit{}, fmt.Errorf("node claim %q uses instance %s: %w", claim.Name, providerID, ErrNotProven)
 	}
 	why := Why{Kind: Fault, Reason: "launch not used"}
@@ -126,7 +125,7 @@ func (g *Guard) OfNoClaim(ctx context.Context, i cloudprovider.Instance) (Permit
 		}
 	}
 	pool := i.Tags[karpv1.LabelNodePool]
-	if err := g.Budget.take(ctx, charge{pool, why.Kind, Size{Nodes: 1}}); err != nil {
+	if err := g.Budget.take(ctx, charge{pool: pool, kind: why.Kind, size: Size{Nodes: 1}, id: i.ProviderID}); err != nil {
 		return Permit{}, err
 	}
 	return g.permit(Record{Verb: TerminateInstance, NodePool: pool, Object: Object{Kind: "NodeClaim"}}, i.ProviderID, why), nil

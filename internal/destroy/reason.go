@@ -31,6 +31,11 @@ type Why struct {
 	Reason string
 	// Decision is the ID of the disruption command; empty where none decided.
 	Decision string
+	// Empty is true for a planned deletion of a node without a pod that would have to move: it has no limit. The Guard sets it.
+	Empty bool
+	// Patient deletions are as many as a person has requested: past the limit of a minute the rest waits for the next one, and nothing is
+	// paused. The limit of an hour holds for them, too.
+	Patient bool
 	// Unchanged is true if the deletion holds only for the version of the object that the caller has read: it fails with a conflict if
 	// the object has changed since.
 	Unchanged bool
@@ -38,8 +43,11 @@ type Why struct {
 
 // cause is what the object states of it.
 func (w Why) cause() karpv1.DeletionCause {
-	return karpv1.DeletionCause{Kind: string(w.Kind), Reason: w.Reason, Decision: w.Decision}
+	return karpv1.DeletionCause{Kind: string(w.Kind), Reason: w.Reason, Decision: w.Decision, Empty: w.Empty}
 }
+
+// Limited reports whether the deletion has a limit, and waits while deletions are paused.
+func (w Why) Limited() bool { return w.Kind.Limited() && !w.Empty }
 
 // WhyOf is the reason that this controller has deleted a claim for. A claim that is deleted and states none was deleted by somebody else.
 func WhyOf(claim *karpv1.NodeClaim) Why {
@@ -47,5 +55,5 @@ func WhyOf(claim *karpv1.NodeClaim) Why {
 	if !found {
 		return Why{Kind: Requested, Reason: "deleted by another client of the API server"}
 	}
-	return Why{Kind: Kind(cause.Kind), Reason: cause.Reason, Decision: cause.Decision}
+	return Why{Kind: Kind(cause.Kind), Reason: cause.Reason, Decision: cause.Decision, Empty: cause.Empty}
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/schedulertest"
 )
 
-// worlds is how many worlds of each kind a test run generates. DOVETAIL_WORLDS=first,count generates others.
+// worlds is how many worlds of each kind a test run generates. DOVETAIL_WORLDS=first,count generates others. With DOVETAIL_FINDINGS=first,
+// only the first world that differs is shown, as it is.
 const worlds = 158
 
 func (k *kind) worldRange(t *testing.T) (first, count uint64) {
@@ -172,6 +173,16 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 	}
 }
 
+// findFirst fails the test at the first of the worlds that differs.
+func (k *kind) findFirst(t *testing.T, seeds []uint64) {
+	for _, seed := range seeds {
+		s := k.world(seeded(k.seeds + seed))
+		if why := disagreement(t, s, schedule.Solve(s, schedule.Budget{}), seed); why != "" {
+			t.Fatalf("world %d: %s", seed, why)
+		}
+	}
+}
+
 func (k *kind) run(t *testing.T) {
 	first, count := k.worldRange(t)
 	placed, rejected, failed := 0, 0, 0
@@ -179,6 +190,10 @@ func (k *kind) run(t *testing.T) {
 	var seeds []uint64
 	for seed := first; seed < first+count; seed++ {
 		seeds = append(seeds, seed)
+	}
+	if os.Getenv("DOVETAIL_FINDINGS") == "first" {
+		k.findFirst(t, append(seeds, k.mended...))
+		return
 	}
 	for _, seed := range append(seeds, k.mended...) {
 		s := k.world(seeded(k.seeds + seed))

@@ -25,6 +25,8 @@ type DeletionCause struct {
 	Reason string `json:"reason"`
 	// Decision is the ID of a disruption command.
 	Decision string `json:"decision,omitempty"`
+	// Empty is true if the node had no pod that would have to move.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // DeletionCause returns why the controller deletes the claim; found is false if it has not decided to, or states so in a form that cannot

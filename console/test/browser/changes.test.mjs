@@ -78,39 +78,6 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await picture(page, 'changes-drift');
   });
 
-  await t.test('a launch that has happened since the plan is not added to it', async () => {
-    const pod = waiting('large', [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message: '0/3 nodes are available', lastTransitionTime: created() }]);
-    pod.spec.containers[0].resources.requests = { cpu: '14', memory: '20Gi' };
-    api.put(pod);
-    await next.getByText('Launch ', { exact: false }).first().waitFor();
-    // From now on, each state that the page shows is noted: how many launches for pods it has, planned and begun together.
-    await page.evaluate(() => {
-      window.launches = [];
-      const note = () => {
-        const text = [...document.querySelectorAll('.changes [data-item]')].map((e) => e.innerText);
-        window.launches.push(text.filter((t) => /^\W*Launch/.test(t) && /pending pods/.test(t)).length);
-      };
-      note();
-      window.noting = new MutationObserver(note);
-      window.noting.observe(document.querySelector('.panel'), { subtree: true, childList: true, characterData: true });
-    });
-    const claim = copy(items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName));
-    claim.metadata = {
-      ...claim.metadata, name: 'general-large', uid: 'claim-large', creationTimestamp: created(), annotations: { 'dovetail.sh/nominated-pods': pod.metadata.uid },
-    };
-    Object.assign(claim.metadata.labels, { 'node.kubernetes.io/instance-type': 'c7g.4xlarge' });
-    claim.status = { conditions: [] };
-    api.put(claim);
-    await next.getByText(/^Launching c7g.4xlarge/).waitFor();
-    const seen = await page.evaluate(() => {
-      window.noting.disconnect();
-      return window.launches;
-    });
-    assert.ok(seen.length > 1 && Math.max(...seen) === 1, `launches for pods: ${seen}`);
-    api.remove(pod);
-    api.remove(claim);
-  });
-
   await t.test('a new node has its size at once, before and after it joins', async () => {
     const claim = copy(items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName));
     claim.metadata = { ...claim.metadata, name: 'general-joins', uid: 'claim-joins', creationTimestamp: created(), annotations: {} };
@@ -135,21 +102,6 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await visit(page, '#/fleet', 'Group by');
   });
 
-  await t.test('drift does not hide what keeps a node', async () => {
-    const node = copy(items.findLast((o) => o.kind === 'Node'));
-    const claim = copy(items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName === node.metadata.name));
-    const before = [copy(node), copy(claim)];
-    claim.status.conditions = [...claim.status.conditions.filter((c) => c.type !== 'Drifted'), { type: 'Drifted', status: 'True', reason: 'AMIDrift', message: 'AMIDrift', lastTransitionTime: created() }];
-    node.metadata.annotations = { 'karpenter.sh/do-not-disrupt': 'true' };
-    api.put(claim);
-    api.put(node);
-    await visit(page, `#/nodes/${node.metadata.name}`, /^Drifted: AMIDrift; stays, since .*do-not-disrupt/);
-    await page.getByRole('heading', { name: 'What keeps it' }).waitFor();
-    await page.getByRole('heading', { name: /^Drift/ }).waitFor();
-    for (const o of before) api.put(o);
-    await visit(page, '#/fleet', 'Group by');
-  });
-
   await t.test('draining nodes are counted alike in the legend, the table, Next and the NodePool', async () => {
     const claim = copy(items.findLast((o) => o.kind === 'NodeClaim' && o.status.nodeName));
     const before = copy(claim);
@@ -164,12 +116,16 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await visit(page, '#/fleet?view=table&find=draining', 'Draining');
     const rows = await page.locator('tbody tr:not([aria-hidden])').count();
     const all = (await (await fetch(`${url}/api/v1/fleet`)).json()).nodes.filter((n) => n.state === 'draining').length;
-    let disrupted = 0;
-    for (const { metadata } of items.filter((o) => o.kind === 'NodePool')) {
-      const known = await (await fetch(`${url}/api/v1/nodepools/${metadata.name}`)).json();
-      disrupted += known.disrupted.filter((d) => d.state === 'Leaving' && !d.command).length;
-    }
-    assert.deepEqual({ legend, removing, rows, disrupted }, { legend: all, removing: all, rows: all, disrupted: all });
+    // The reports of NodePools are of a cluster that may be some seconds old.
+    await page.waitForFunction(async ({ pools, all }) => {
+      let leaving = 0;
+      for (const pool of pools) {
+        const known = await (await fetch(`/api/v1/nodepools/${pool}`)).json();
+        leaving += known.disrupted.filter((d) => d.state === 'Leaving' && !d.command).length;
+      }
+      return leaving === all;
+    }, { pools: items.filter((o) => o.kind === 'NodePool').map((o) => o.metadata.name), all }, { polling: 500 });
+    assert.deepEqual({ legend, removing, rows }, { legend: all, removing: all, rows: all });
     assert.ok(all > 0);
     api.put(before);
     await visit(page, '#/fleet', 'Group by');
@@ -200,6 +156,55 @@ test('what the page states while the cluster changes', { timeout: 15 * 60_000 },
     await map.locator('.mark.focused').waitFor();
     await page.keyboard.press('Enter');
     await page.getByRole('complementary', { name: 'Selected node' }).waitFor();
+  });
+});
+
+test('what a plan states is not added to what has happened since, and hides nothing', { timeout: 5 * 60_000 }, async (t) => {
+  const items = cluster();
+  const pod = waiting('large', [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message: '0/3 nodes are available', lastTransitionTime: created() }]);
+  pod.spec.containers[0].resources.requests = { cpu: '14', memory: '20Gi' };
+  const kept = items.findLast((o) => o.kind === 'Node');
+  kept.metadata.annotations = { 'karpenter.sh/do-not-disrupt': 'true' };
+  const drifted = items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName === kept.metadata.name);
+  drifted.status.conditions = [
+    ...drifted.status.conditions.filter((c) => c.type !== 'Drifted'), { type: 'Drifted', status: 'True', reason: 'AMIDrift', message: 'AMIDrift', lastTransitionTime: created() },
+  ];
+  const { api, url } = await served(t, [...items, pod]);
+  const page = await (await startBrowser(t)).page(url, { within: t, allow: refused });
+  const next = page.getByRole('complementary', { name: 'Planned changes' });
+
+  await t.test('a launch that has happened since the plan is not added to it', async () => {
+    await next.getByText('Launch ', { exact: false }).first().waitFor();
+    // From now on, each state that the page shows is noted: how many launches for pods it has, planned and begun together.
+    await page.evaluate(() => {
+      window.launches = [];
+      const note = () => {
+        const text = [...document.querySelectorAll('.changes [data-item]')].map((e) => e.innerText);
+        window.launches.push(text.filter((t) => /^\W*Launch/.test(t) && /pending pods/.test(t)).length);
+      };
+      note();
+      window.noting = new MutationObserver(note);
+      window.noting.observe(document.querySelector('.panel'), { subtree: true, childList: true, characterData: true });
+    });
+    const claim = copy(items.find((o) => o.kind === 'NodeClaim' && o.status.nodeName));
+    claim.metadata = {
+      ...claim.metadata, name: 'general-large', uid: 'claim-large', creationTimestamp: created(), annotations: { 'dovetail.sh/nominated-pods': pod.metadata.uid },
+    };
+    Object.assign(claim.metadata.labels, { 'node.kubernetes.io/instance-type': 'c7g.4xlarge' });
+    claim.status = { conditions: [] };
+    api.put(claim);
+    await next.getByText(/^Launching c7g.4xlarge/).waitFor();
+    const seen = await page.evaluate(() => {
+      window.noting.disconnect();
+      return window.launches;
+    });
+    assert.ok(seen.length > 1 && Math.max(...seen) === 1, `launches for pods: ${seen}`);
+  });
+
+  await t.test('drift does not hide what keeps a node', async () => {
+    await visit(page, `#/nodes/${kept.metadata.name}`, /^Drifted: AMIDrift; stays, since .*do-not-disrupt/);
+    await page.getByRole('heading', { name: 'What keeps it' }).waitFor();
+    await page.getByRole('heading', { name: /^Drift/ }).waitFor();
   });
 });
 

@@ -36,7 +36,7 @@ test('costs by namespace and by label add up to that of the fleet, on the page a
     await page.waitForFunction(() => decodeURIComponent(location.hash).includes('by=label:app'));
     await page.getByRole('cell', { name: 'checkout', exact: true }).waitFor();
     await page.getByText(`${now}/h in all`).waitFor();
-    await page.getByRole('button', { name: 'Pods' }).click();
+    await page.getByRole('button', { name: 'Pods', exact: true }).click();
     await page.waitForFunction(() => location.hash.includes('sort=-pods'));
     assert.equal(await page.locator('tbody tr').last().locator('td').first().innerText(), 'Not requested', 'the rest is sorted among the others');
     await page.getByRole('searchbox', { name: /^Filter values/ }).fill('checkout');

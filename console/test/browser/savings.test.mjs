@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { snapshot } from '../fleet.mjs';
 import { accessible, directory, fits, picture, recording, settled, startBrowser, startConsole, visit } from './world.mjs';
 
-// spot is a fleet of spot nodes of one type that are used by a fifth, so that only the feature gate lets consolidation replace them.
+// spot is a fleet of spot nodes of one type that are used by half, so that only the feature gate lets consolidation replace them.
 function spot() {
   const { items, ...rest } = JSON.parse(snapshot(10));
   const pods = new Map();
@@ -15,18 +15,18 @@ function spot() {
     if (!o.spec.nodeName || o.metadata.ownerReferences[0].kind === 'DaemonSet') return false;
     const before = pods.get(o.spec.nodeName) ?? 0;
     pods.set(o.spec.nodeName, before + 1);
-    o.spec.containers[0].resources.requests = { cpu: '2200m', memory: '2Gi' };
+    o.spec.containers[0].resources.requests = { cpu: '8200m', memory: '20Gi' };
     return before === 0;
   });
   const at = items.find((o) => o.kind === 'NodePool').metadata.creationTimestamp;
   for (const o of kept) {
     if (o.kind !== 'Node' && o.kind !== 'NodeClaim') continue;
-    Object.assign(o.metadata.labels, { 'karpenter.sh/capacity-type': 'spot', 'node.kubernetes.io/instance-type': 'c7g.xlarge', 'karpenter.sh/nodepool': 'general' });
+    Object.assign(o.metadata.labels, { 'karpenter.sh/capacity-type': 'spot', 'node.kubernetes.io/instance-type': 'm7g.4xlarge', 'karpenter.sh/nodepool': 'general' });
     o.metadata.creationTimestamp = at;
     delete o.metadata.deletionTimestamp;
     if (o.metadata.annotations) o.metadata.annotations = {};
-    o.status.allocatable = { cpu: '3920m', memory: '7Gi', pods: '58' };
-    o.status.capacity = { cpu: '4', memory: '8Gi', pods: '58' };
+    o.status.allocatable = { cpu: '15920m', memory: '60Gi', pods: '110' };
+    o.status.capacity = { cpu: '16', memory: '64Gi', pods: '110' };
     o.status.conditions = o.status.conditions.filter((c) => c.type !== 'Drifted');
     for (const c of o.status.conditions) c.status = 'True';
     if (o.kind === 'Node') o.spec.unschedulable = false;
@@ -59,7 +59,7 @@ test('a fleet of spot nodes states why nothing is planned, and which switch woul
     await page.locator('.headline a').click();
     await page.getByRole('heading', { name: 'Savings' }).waitFor();
     await page.getByText(assessed.switch).waitFor();
-    await page.getByRole('rowheader', { name: 'SpotToSpotConsolidation' }).waitFor();
+    await page.getByRole('cell', { name: /^SpotToSpotConsolidation feature gate/ }).waitFor();
     await page.getByRole('heading', { name: 'Realized' }).waitFor();
     await settled(page);
     await accessible(page, `savings at ${width} px`);

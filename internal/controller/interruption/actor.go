@@ -221,11 +221,12 @@ func (a *Actor) tryDelete(ctx context.Context, claim *karpv1.NodeClaim, reason s
 	_, err = patch.Status(ctx, a.Client, claim, func() {
 		condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, condition.Because(reason, reason), a.Now())
 	})
-	if err != nil || deleting { // the reason makes a deletion in progress hurry
+	if err != nil {
 		return false, err
 	}
+	// The reason makes a deletion in progress hurry, and a pause of deletions holds it up no more.
 	err = a.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Interrupted, Reason: reason, Unchanged: true})
-	return err == nil, err
+	return err == nil && !deleting, err
 }
 
 // claimsOf returns the claims of this controller for an instance.

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
@@ -326,6 +327,29 @@ func (b *brokenQueue) Receive(ctx context.Context, wait time.Duration) ([]cloudp
 		return nil, b.err
 	}
 	return b.queue.Receive(ctx, wait)
+}
+
+// The drain of a node waits since deletions are paused; then EC2 announces to take its instance. Other news hurries nothing.
+func TestAnInterruptionFreesADrainThatWaits(t *testing.T) {
+	held := func(c *karpv1.NodeClaim) {
+		if err := c.SetDeletionCause(karpv1.DeletionCause{Kind: string(destroy.Planned), Reason: "Drifted"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, held))
+	a := controller(t, f.API, &queue{now: f.Now}, f.Now).queue.Actor
+	a.Guard = destroytest.Paused(f.API, f.Now, "general")
+	for _, tt := range []struct {
+		reason string
+		waits  bool
+	}{{"SpotRebalanceRecommendation", true}, {karpv1.ReasonSpotInterrupted, false}} {
+		if deleted, err := a.deleteClaim(t.Context(), f.Claim("a"), tt.reason, false); deleted || err != nil {
+			t.Errorf("%s: deleted %v, %v", tt.reason, deleted, err)
+		}
+		if err := a.Guard.MayDrain(t.Context(), f.Claim("a")); (err != nil) != tt.waits {
+			t.Errorf("%s: %v, want that the drain waits: %v", tt.reason, err, tt.waits)
+		}
+	}
 }
 
 // A queue that cannot be read is tried again ever more seldom, people are informed, and what was sent meanwhile is acted

@@ -1,4 +1,5 @@
-// Package destroytest has a Guard and permits for tests of those who delete: EC2 describes each instance as ours, and nothing is limited.
+// Package destroytest has Guards and permits for tests of those who delete: EC2 describes each instance as ours, and nothing is limited, or
+// deletions are paused.
 package destroytest
 
 import (
@@ -24,6 +25,25 @@ func Budget(now func() time.Time) *destroy.Budget {
 		Limits: destroy.Limits{}, Store: &destroy.Memory{}, Now: now,
 		Fleet: func(context.Context) (destroy.Fleet, map[string]*karpv1.NodePool, error) { return nil, nil, nil },
 	})
+}
+
+// Paused returns a Guard that deletes through c, while deletions of a NodePool are paused. No other NodePool exists.
+func Paused(c client.Client, now func() time.Time, pool string) *destroy.Guard {
+	store := &destroy.Memory{}
+	pauses := map[string]destroy.Pause{pool: {Since: now(), Kind: destroy.Planned, Message: "too many"}}
+	if err := store.Save(context.Background(), destroy.Ledger{Pauses: pauses}); err != nil {
+		panic(err) // only an error of this package
+	}
+	existing := &karpv1.NodePool{}
+	existing.Name = pool
+	guard := Guard(c, now)
+	guard.Budget = destroy.NewBudget(destroy.BudgetConfig{
+		Limits: destroy.Limits{}, Store: store, Now: now,
+		Fleet: func(context.Context) (destroy.Fleet, map[string]*karpv1.NodePool, error) {
+			return nil, map[string]*karpv1.NodePool{pool: existing}, nil
+		},
+	})
+	return guard
 }
 
 // Permit returns a permit for an instance without a claim.

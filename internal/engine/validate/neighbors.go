@@ -91,6 +91,9 @@ func keptOutOf(pod *corev1.Pod, terms []*affinityTerm) map[string]map[string]boo
 			out[t.stated] = map[string]bool{}
 		}
 		for _, m := range t.owners {
+			if m.at.node != nil && m.at.node.Deleting {
+				continue // it leaves with its node
+			}
 			if domain, ok := m.at.named(t.stated).single(); ok {
 				out[t.stated][domain] = true
 			}

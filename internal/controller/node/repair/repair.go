@@ -215,6 +215,12 @@ func (r *Reconciler) reportBlocked(ctx context.Context, node *corev1.Node, claim
 // repair deletes the claim, without a grace period for its pods: the kubelet of a node unhealthy for so long does not
 // stop them.
 func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv1.NodeClaim, unhealthy corev1.NodeCondition) error {
+	if claim.DeletionTimestamp == nil {
+		// A node that recovers while deletions are paused must not keep a deadline of the past.
+		if err := r.Guard.MayDelete(ctx, claim, destroy.Fault); err != nil {
+			return err
+		}
+	}
 	now := r.Now()
 	if !expired(claim, now) {
 		before := claim.DeepCopy()

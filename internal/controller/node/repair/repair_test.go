@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
@@ -348,4 +349,18 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			}
 		},
 	})
+}
+
+// The node may recover before a person resumes deletions: a deadline of the past would then cost its pods at the next drain.
+func TestWhileDeletionsArePausedAnUnhealthyNodeIsLeftAsItIs(t *testing.T) {
+	f := controllertest.New(t, controllertest.ReadyNode("a", has(ready, corev1.ConditionFalse, time.Hour)), controllertest.Claim("a", controllertest.Initialized))
+	r := reconciler(t, f)
+	r.Guard = destroytest.Paused(f.API, f.Now, "general")
+	before := f.Claim("a").ResourceVersion
+	if _, err := f.Try(r, "node-a"); !destroy.IsPaused(err) {
+		t.Errorf("error %v", err)
+	}
+	if claim := f.Claim("a"); claim.ResourceVersion != before {
+		t.Errorf("the claim was changed: %v, %+v", claim.Annotations, claim.Status.Conditions)
+	}
 }

@@ -56,9 +56,11 @@ type Cause struct {
 	Reason string
 	// Decision is the ID of the decision that removes the node; empty if it was no decision of ours.
 	Decision string
-	// Kind is the kind of the reason, Pool the node's NodePool: while deletions of the pool are paused, pods stay if the kind has a limit.
+	// Kind is the kind of the reason, Pool the node's NodePool.
 	Kind destroy.Kind
 	Pool string
+	// Limited is true if pods stay while deletions of the pool are paused.
+	Limited bool
 }
 
 func (c Cause) why() destroy.Why {
@@ -118,7 +120,8 @@ func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, cause Cause, deadl
 	have, known := e.requests[key]
 	if known && have.until == nil && (deadline == nil || have.deadline != nil && !deadline.Before(*have.deadline)) {
 		deadline = have.deadline
-		if have.due || !drain.Overdue(pod, deadline, e.Now()) {
+		urgent := have.cause.Limited && !cause.Limited // EC2 takes the instance now: a pause holds the pod no more
+		if !urgent && (have.due || !drain.Overdue(pod, deadline, e.Now())) {
 			e.mu.Unlock()
 			return
 		}
@@ -138,7 +141,7 @@ func (e *Evictor) RequestUntil(pod *corev1.Pod, node *corev1.Node, reason string
 		e.mu.Unlock()
 		return
 	}
-	cause := Cause{Reason: reason, Kind: destroy.Fault, Pool: node.Labels[karpv1.LabelNodePool]}
+	cause := Cause{Reason: reason, Kind: destroy.Fault, Pool: node.Labels[karpv1.LabelNodePool], Limited: true}
 	e.requests[key] = eviction{node: node, cause: cause, until: &until}
 	e.mu.Unlock()
 	e.queue.Add(key)
@@ -195,7 +198,7 @@ func (e *Evictor) evict(ctx context.Context, key podKey, request eviction) (done
 	if err != nil {
 		return false
 	}
-	if request.cause.Kind.Limited() && e.Guard.Budget.Paused(ctx, request.cause.Pool) != nil {
+	if request.cause.Limited && e.Guard.Budget.Paused(ctx, request.cause.Pool) != nil {
 		return false
 	}
 	leave := drain.Request{Pod: pod, Deadline: request.deadline, Until: request.until}

@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
@@ -406,5 +407,30 @@ func TestPodsLeaveForTheReasonAndDecisionOfTheClaim(t *testing.T) {
 	}
 	if got := causeOf(nil).String(); got != "Forceful Termination" {
 		t.Errorf("without a claim: %q", got)
+	}
+}
+
+// Deletions are paused, and pods stay; then EC2 announces to take the instance.
+func TestPodsOfAnInterruptedNodeLeaveWhileDeletionsArePaused(t *testing.T) {
+	f := controllertest.New(t, controllertest.Pod("a", "node-a"), controllertest.ReadyNode("a"))
+	var c calls
+	e, pod := evictor(f), controllertest.Pod("a", "node-a")
+	e.Client = refusing(f, &c, nil)
+	e.Guard = destroytest.Paused(e.Client, f.Now, "general")
+	key := podKey{pod.Namespace, pod.Name, pod.UID}
+	claim := controllertest.Claim("a", controllertest.Registered)
+	for _, tt := range []struct {
+		why       destroy.Why
+		evictions int
+	}{{destroy.Why{Kind: destroy.Planned}, 0}, {destroy.Why{Kind: destroy.Interrupted}, 1}} {
+		f.Do(claim.SetDeletionCause(karpv1.DeletionCause{Kind: string(tt.why.Kind)}))
+		e.Request(pod, f.Node("node-a"), causeOf(claim), nil)
+		if done := e.evict(t.Context(), key, e.requests[key]); done != (tt.evictions > 0) || c.evictions != tt.evictions {
+			t.Errorf("%s: done %v, %d evictions, want %d", tt.why.Kind, done, c.evictions, tt.evictions)
+		}
+	}
+	f.Do(claim.SetDeletionCause(karpv1.DeletionCause{Kind: string(destroy.Planned), Empty: true}))
+	if causeOf(claim).Limited {
+		t.Error("what is left on an empty node stays")
 	}
 }

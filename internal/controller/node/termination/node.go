@@ -273,7 +273,8 @@ func causeOf(claim *karpv1.NodeClaim) Cause {
 	if claim == nil {
 		return out
 	}
-	out.Kind, out.Pool = destroy.WhyOf(claim).Kind, claim.Labels[karpv1.LabelNodePool]
+	why := destroy.WhyOf(claim)
+	out.Kind, out.Limited, out.Pool = why.Kind, why.Limited(), claim.Labels[karpv1.LabelNodePool]
 	if c, ok := condition.Get(claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
 		out.Reason = c.Reason
 	}

@@ -2,6 +2,8 @@ package expiration
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 )
 
@@ -123,5 +126,32 @@ func TestAnExpiredClaimStaysWhileNewNodesFail(t *testing.T) {
 	k.why = ""
 	if f.Reconcile(r, "a"); f.Claim("a").DeletionTimestamp == nil {
 		t.Error("it stays when nodes no longer fail")
+	}
+}
+
+// A thousand expired claims are tried every 15 seconds while deletions are paused: neither the API server nor the log notices.
+func TestExpiredWhileDeletionsArePaused(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) {
+		c.Spec.ExpireAfter = karpv1.After(time.Second)
+	}))
+	f.Clock = f.Clock.Add(time.Hour)
+	var log strings.Builder
+	guard, reads := destroytest.Paused(f.API, f.Now, "general"), 0
+	guard.Live = interceptor.NewClient(f.API, interceptor.Funcs{
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			reads++
+			return api.Get(ctx, key, o, opts...)
+		},
+	})
+	r := destroy.Requeue(&Reconciler{
+		Client: f.API, Guard: guard, Metrics: f.Metrics, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: f.Now,
+	})
+	for range 40 {
+		if again := f.Reconcile(r, "a").RequeueAfter; again < 10*time.Second {
+			t.Fatalf("tried again after %v", again)
+		}
+	}
+	if f.Claim("a").DeletionTimestamp != nil || reads > 0 || log.Len() > 0 {
+		t.Errorf("deleted at %v, %d reads, log %q", f.Claim("a").DeletionTimestamp, reads, log.String())
 	}
 }

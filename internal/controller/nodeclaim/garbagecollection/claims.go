@@ -108,10 +108,15 @@ func (c *Claims) pass(ctx context.Context) (held int, err error) {
 			c.reportHeldBack(candidates[n:], total)
 			return len(candidates) - n, errors.Join(errs...)
 		}
+		if destroy.IsPaused(c.Guard.MayDelete(ctx, claim, destroy.Fault)) { // which the NodePool shows
+			continue
+		}
 		gone, err := c.confirmGone(ctx, claim)
 		if err == nil && gone {
 			deleted++
-			err = c.delete(ctx, claim)
+			if err = c.delete(ctx, claim); destroy.IsPaused(err) {
+				err = nil
+			}
 		}
 		errs = append(errs, err)
 	}

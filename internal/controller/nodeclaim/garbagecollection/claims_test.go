@@ -230,3 +230,20 @@ func TestInstancesThatAreNeverListedHoldUpNoOtherClaim(t *testing.T) {
 		t.Errorf("%d claims were deleted after two passes, want the one without instance", got)
 	}
 }
+
+// NodePools show that deletions are paused: the log does not repeat it with every pass, and EC2 is not asked in vain.
+func TestNothingIsCollectedOrLoggedWhileDeletionsArePaused(t *testing.T) {
+	c, fleet, f := aWorldWithoutInstances(t, 20)
+	c.Guard, fleet.describes = destroytest.Paused(f.API, f.Now, "general"), errors.New("EC2 is asked")
+	if _, err := c.pass(t.Context()); err != nil || f.Counted("garbage_collected") != 0 {
+		t.Errorf("claims: %v, %d collected", err, f.Counted("garbage_collected"))
+	}
+	orphan := instance("i-1", cloudprovider.Ours, time.Hour)
+	orphan.Tags = map[string]string{karpv1.LabelNodePool: "general"}
+	fleet = &fakeFleet{instances: []cloudprovider.Instance{orphan}}
+	i, f := collector(t, fleet)
+	i.Guard = destroytest.Paused(f.API, f.Now, "general")
+	if _, err := i.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
+		t.Errorf("instances: %v, %v terminated", err, fleet.terminated)
+	}
+}

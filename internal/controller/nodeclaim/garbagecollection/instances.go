@@ -126,7 +126,11 @@ func (c *Instances) collect(ctx context.Context) (seen int, err error) {
 	c.Metrics.CollectionRefused.Set(0)
 	var errs []error
 	for _, i := range orphans {
-		errs = append(errs, c.terminate(ctx, i))
+		err := c.terminate(ctx, i)
+		if destroy.IsPaused(err) { // which NodePools show
+			continue
+		}
+		errs = append(errs, err)
 	}
 	return len(instances), errors.Join(errs...)
 }

@@ -95,10 +95,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{RequeueAfter: inUseRecheckInterval}, nil
 		}
 	}
-	r.Log.Info("terminating due to timeout", "NodeClaim", claim.Name, "timeout", d.timeout, "reason", d.reason)
 	if err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Fault, Reason: d.reason, Unchanged: true}); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	r.Log.Info("terminating due to timeout", "NodeClaim", claim.Name, "timeout", d.timeout, "reason", d.reason)
 	r.Metrics.Disrupted(claim, d.reason)
 	if d.unlessInUse {
 		r.Events.Warn(claim, cluster.ReasonNotReadyStuck,

@@ -3,10 +3,12 @@ package deletionpause
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
@@ -26,8 +28,11 @@ import (
 const (
 	// eventWindow is the dedupe window of the event about a pause.
 	eventWindow = 15 * time.Minute
-	// reasonExceeded and reasonInvalid are the reasons of the condition.
-	reasonExceeded, reasonInvalid = "LimitExceeded", "InvalidAnnotation"
+	// reasonExceeded, reasonInvalid and reasonLedger are the reasons of the condition.
+	reasonExceeded, reasonInvalid, reasonLedger = "LimitExceeded", "InvalidAnnotation", "LedgerNotAvailable"
+	// ledgerPatience is how long the ledger may not be readable or writable before the condition states so: one request that fails, as
+	// while the API server restarts, needs nobody. ledgerRecheck is the time between two attempts.
+	ledgerPatience, ledgerRecheck = 20 * time.Second, 10 * time.Second
 )
 
 // Metrics report paused NodePools.
@@ -66,6 +71,8 @@ func (m *Metrics) Count(r destroy.Record) {
 type budget interface {
 	Paused(ctx context.Context, pool string) error
 	Resume(ctx context.Context, pool *karpv1.NodePool) (resumed bool, err error)
+	Ready(ctx context.Context) (since time.Time, err error)
+	Forget(ctx context.Context, pool string) error
 }
 
 // Reconciler keeps the condition BlastRadiusExceeded of NodePools.
@@ -93,18 +100,37 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return reconcile.Result{}, err
+		}
 		r.Metrics.Paused.DeleteLabelValues(req.Name)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+		return reconcile.Result{}, r.Budget.Forget(ctx, req.Name)
 	}
-	if _, err := r.Budget.Resume(ctx, pool); err != nil {
-		return reconcile.Result{}, err
+	_, resuming := r.Budget.Resume(ctx, pool) // Ready repeats what it could not write
+	since, ledger := r.Budget.Ready(ctx)
+	if ledger != nil {
+		if age := r.Now().Sub(since); age >= 0 && age < ledgerPatience {
+			return reconcile.Result{RequeueAfter: ledgerPatience - age}, nil
+		}
+		return reconcile.Result{RequeueAfter: ledgerRecheck}, r.show(ctx, pool, reasonLedger, fmt.Errorf(
+			"no node with pods is deleted, except by interruptions and people, while the ledger of deletions is not available: %w", ledger))
+	}
+	if resuming != nil {
+		r.Log.Warn("resuming deletions", "NodePool", pool.Name, "error", resuming)
 	}
 	reason, why := reasonExceeded, r.Budget.Paused(ctx, pool.Name)
 	if why != nil && !destroy.IsPaused(why) {
 		return reconcile.Result{}, why
 	}
-	if _, _, invalid := destroy.ShareOf(pool); invalid != nil {
+	// The budget may not have seen yet how the annotation has changed just now.
+	switch _, _, invalid := destroy.ShareOf(pool); {
+	case invalid != nil:
 		reason = reasonInvalid
+		if why == nil {
+			why = &destroy.Paused{Scope: pool.Name, Pause: destroy.Pause{Message: invalid.Error()}}
+		}
+	case destroy.IsUnreadable(why):
+		why = nil
 	}
 	return reconcile.Result{}, r.show(ctx, pool, reason, why)
 }

@@ -284,7 +284,7 @@ func (r *Reconciler) deleteClaim(ctx context.Context, pool *karpv1.NodePool, n *
 	claim := &karpv1.NodeClaim{}
 	claim.Name, claim.UID = n.Claim, n.ClaimUID
 	r.State.MarkForDeletion(claim.UID)
-	err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Planned, Reason: reasonFewerReplicas})
+	err := r.Guard.NodeClaim(ctx, claim, destroy.Why{Kind: destroy.Planned, Reason: reasonFewerReplicas, Patient: true})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another claim reuses its name
 		return nil
 	}

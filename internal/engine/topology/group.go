@@ -72,8 +72,8 @@ type Group struct {
 	// uncertain is the part of counts that may turn out not to count, since other labels of their nodes are not known
 	// yet.
 	uncertain map[string]int
-	// unsure is the part of counts that are DaemonSets' pods which may not come to claims without an instance; of an Inverse group, also those
-	// that are on nodes that are being deleted.
+	// unsure is the part of counts that are DaemonSets' pods which may not come to claims without an instance; of an Inverse group, all those
+	// that are yet to come, and the pods on nodes that are being deleted.
 	unsure map[string]int
 	// countsByNew is the number of pods by planned node, for groups over hostnames. Those of DaemonSets that may not come are in
 	// unsureByNew, too.

@@ -30,7 +30,7 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 
 // daemonsToCome are the pods of DaemonSets that will run on hosts and are not there yet: on launches, and on nodes in
 // flight. Those that run there whatever the host becomes are surely there; others only may be. The keepers are running pods with
-// anti-affinity.
+// anti-affinity on nodes that stay.
 func (c *check) daemonsToCome(keepers []*scheduledPod) []*scheduledPod {
 	var out []*scheduledPod
 	outside, terms := make([]map[string]map[string]bool, len(c.s.DaemonSets)), c.termsOf(keepers)

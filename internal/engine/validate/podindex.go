@@ -86,7 +86,7 @@ func (c *check) scheduledPods() *podIndex {
 		if m.endsSoon {
 			ending = append(ending, m)
 		}
-		if m.repels {
+		if m.repels && !m.at.node.Deleting {
 			keepers = append(keepers, m)
 		}
 	}

@@ -111,6 +111,44 @@ func written(e ast.Expr) string {
 	}
 }
 
+// unlimited are the kinds of reasons without a limit, and the folders of shipped code that may state them.
+var unlimited = map[string][]string{
+	"Interrupted": {"internal/destroy", "internal/controller/interruption", "internal/controller/nodeclaim/reservation"},
+	"Requested":   {"internal/destroy", "internal/controller/node/termination"},
+}
+
+// A caller that states another's kind is not limited, and goes on while deletions are paused.
+func TestFewReasonsHaveNoLimit(t *testing.T) {
+	found := map[string]int{}
+	goFiles(t, func(rel string, source []byte) {
+		if strings.HasSuffix(rel, "_test.go") || !strings.HasPrefix(rel, "internal/") && !strings.HasPrefix(rel, "cmd/") {
+			return
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), rel, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok || written(selector.X) != "destroy" {
+				return true
+			}
+			if folders, is := unlimited[selector.Sel.Name]; is {
+				found[selector.Sel.Name]++
+				if !slices.Contains(folders, path.Dir(rel)) {
+					t.Errorf("%s deletes with the kind %s, which has no limit", rel, selector.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+	for kind := range unlimited {
+		if found[kind] == 0 {
+			t.Errorf("nobody deletes with the kind %s: does the test still see it?", kind)
+		}
+	}
+}
+
 func TestDeletionsAreSeen(t *testing.T) {
 	for code, want := range map[string]bool{
 		`func f() { r.Client.Delete(ctx, claim) }`:                                  true,

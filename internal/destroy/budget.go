@@ -129,8 +129,8 @@ func (b *Budget) stored(err error) {
 	}
 }
 
-// Ready writes what the store does not have yet. The error is why the ledger cannot be read or written: until it can, nothing is deleted for
-// reasons with a limit. Since is when this began.
+// Ready writes what the store does not have yet. The error is why the ledger cannot be read or written: until it can, nothing is deleted
+// for reasons with a limit. Since is when this began.
 func (b *Budget) Ready(ctx context.Context) (since time.Time, err error) {
 	if err = b.load(ctx); err == nil {
 		b.mu.Lock()

@@ -67,9 +67,9 @@ func (g *Guard) NodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why Why)
 // maxAttempts limits how often a deletion is tried against other writers of the object.
 const maxAttempts = 5
 
-// MayDelete returns why a claim cannot be deleted now by what is in memory: deletions are paused. Those who find a thousand claims to delete
-// must not ask the API server and EC2 for each, again and again, while nothing is deleted. Planned deletions depend on the pods of the node,
-// which only NodeClaim reads.
+// MayDelete returns why a claim cannot be deleted now by what is in memory: deletions are paused. Those who find a thousand claims to
+// delete must not ask the API server and EC2 for each, again and again, while nothing is deleted. Planned deletions depend on the pods of
+// the node, which only NodeClaim reads.
 func (g *Guard) MayDelete(ctx context.Context, claim *karpv1.NodeClaim, kind Kind) error {
 	if !kind.Limited() || kind == Planned || capacityOf(claim) == (Size{}) {
 		return nil

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -416,5 +417,50 @@ func TestADeletionCanBeKilledAndRepeated(t *testing.T) {
 		if err := w.NodeClaim(t.Context(), w.read(t, "b"), why); !destroy.IsPaused(err) {
 			t.Errorf("killed at write %d: the first attempt counts no longer: %v", kill, err)
 		}
+	}
+}
+
+// The API server refuses a deletion whose object has changed since it was read, or whose name another object has now.
+func TestDeletionsNameTheObjectThatWasRead(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "uid-node"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-pod"}}
+	w := newWorld(t, ec2{instance: owned}, destroy.DefaultLimits(), claim("a"), node, pod)
+	got := map[string]metav1.Preconditions{}
+	note := func(o client.Object, p *metav1.Preconditions) {
+		if p == nil {
+			p = &metav1.Preconditions{}
+		}
+		got[o.GetName()] = *p
+	}
+	w.Client = interceptor.NewClient(w.api, interceptor.Funcs{
+		Delete: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			var options client.DeleteOptions
+			note(o, options.ApplyOptions(opts).Preconditions)
+			return api.Delete(ctx, o, opts...)
+		},
+	})
+	why := destroy.Why{Kind: destroy.Planned}
+	if err := errors.Join(w.NodeClaim(t.Context(), claim("a"), why), w.Node(t.Context(), node, why), w.Pod(t.Context(), pod, 1, why)); err != nil {
+		t.Fatal(err)
+	}
+	for name, uid := range map[string]types.UID{"a": "uid-a", "node-a": "uid-node", "web": "uid-pod"} {
+		if p := got[name]; p.UID == nil || *p.UID != uid || (p.ResourceVersion != nil) != (name == "a") {
+			t.Errorf("%s is deleted with the preconditions %v", name, p)
+		}
+	}
+	for name, change := range map[string]func(*corev1.Node){
+		"another has its name":    func(n *corev1.Node) { n.UID = "uid-before" },
+		"it has another instance": func(n *corev1.Node) { n.Spec.ProviderID = "aws:///us-east-1a/i-before" },
+		"it is as it was":         func(*corev1.Node) {},
+	} {
+		w := newWorld(t, ec2{instance: owned}, destroy.DefaultLimits(), node.DeepCopy())
+		read := node.DeepCopy()
+		change(read)
+		if err := w.Node(t.Context(), read, why); err != nil || len(w.records) > 0 != (name == "it is as it was") {
+			t.Errorf("Node, %s: %v, records %+v", name, err, w.records)
+		}
+	}
+	if _, err := w.OfClaim(t.Context(), claim("a", func(c *karpv1.NodeClaim) { c.UID = "uid-before" }), "aws:///us-east-1a/i-a"); !errors.Is(err, destroy.ErrNotProven) {
+		t.Errorf("a permit for a claim whose name another has now: %v", err)
 	}
 }

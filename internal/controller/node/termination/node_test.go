@@ -25,6 +25,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/destroy"
 	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
@@ -508,5 +509,36 @@ func TestDrainAsksTheEvictor(t *testing.T) {
 	slices.Sort(requested)
 	if diff := cmp.Diff([]string{"web Empty"}, requested); diff != "" {
 		t.Errorf("evicted (-want +got):\n%s", diff)
+	}
+}
+
+// A pause of deletions stops a drain that has begun: neither pods nor Node nor instance go before a person resumes deletions.
+func TestADrainStopsWhileDeletionsArePaused(t *testing.T) {
+	held := func(c *karpv1.NodeClaim) {
+		if err := c.SetDeletionCause(karpv1.DeletionCause{Kind: string(destroy.Planned), Reason: "Drifted"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, objects := range map[string][]client.Object{
+		"with pods":   append(leaving(held), controllertest.Pod("web", "node-a")),
+		"drained":     leaving(held, drainedBefore),
+		"not started": {controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, held), controllertest.ReadyNode("a")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := controllertest.New(t, objects...)
+			e := &ec2{}
+			nodes, claims := nodeReconciler(f, e), claimReconciler(f, e)
+			nodes.Guard = destroytest.Paused(f.API, f.Now, "general")
+			claims.Guard = nodes.Guard
+			if _, err := f.Try(nodes, "node-a"); name != "not started" && !destroy.IsPaused(err) {
+				t.Errorf("node: %v", err)
+			}
+			if _, err := f.Try(claims, "a"); !destroy.IsPaused(err) {
+				t.Errorf("claim: %v", err)
+			}
+			if deleting := f.Node("node-a").DeletionTimestamp != nil; deleting != (name != "not started") || len(nodes.Evictor.requests) > 0 {
+				t.Errorf("Node is being deleted: %v, evictions %v", deleting, nodes.Evictor.requests)
+			}
+		})
 	}
 }

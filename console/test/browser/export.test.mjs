@@ -51,7 +51,7 @@ test('a recorded day as files', { timeout: 10 * 60_000 }, async (t) => {
   await t.test('the fleet has the cost of the last pass', async () => {
     await page.getByText('A recording, without a cluster.').waitFor();
     await page.getByText('These pages are files').waitFor();
-    assert.deepEqual(await page.getByRole('navigation').getByRole('link').allInnerTexts(), ['Fleet', 'Pending\n1', 'Timeline', 'Decisions', 'NodePools']);
+    assert.deepEqual(await page.getByRole('navigation').getByRole('link').allInnerTexts(), ['Fleet', 'Pending\n1', 'Timeline', 'Decisions', 'Savings', 'NodePools']);
     await page.locator('main').getByText(price(total(spend.points.at(-1)))).first().waitFor();
     await accessible(page, 'the fleet of an export');
     await picture(page, 'export-fleet');

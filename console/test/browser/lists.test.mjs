@@ -103,7 +103,12 @@ test('20,000 pending pods without an owner', { timeout: 10 * 60_000 }, async (t)
     // A row opens, and the others make room for it.
     await items(page).nth(1).getByRole('button').first().click();
     await items(page).nth(1).locator('.detail').getByText('Why, for each NodePool').waitFor();
-    const [open, below] = [await items(page).nth(1).boundingBox(), await items(page).nth(2).boundingBox()];
+    const row = (i) => page.locator(`main [data-item="${i}"]`);
+    const { y, height } = await row(1).boundingBox();
+    await page.locator('main').evaluate((main, by) => { main.scrollTop += by; }, Math.max(0, y + height - 400));
+    await row(2).waitFor();
+    await settled(page);
+    const [open, below] = [await row(1).boundingBox(), await row(2).boundingBox()];
     assert.ok(Math.abs(open.y + open.height - below.y) < 1, `the row below is at ${below.y}, the open one ends at ${open.y + open.height}`);
     await page.close();
   }

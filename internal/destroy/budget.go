@@ -220,7 +220,7 @@ func (b *Budget) counted(c charge, now time.Time) bool {
 	return found
 }
 
-// pausedFor returns why deletions of a NodePool are paused; nil if they are not. A pause of a NodePool ends with it: nobody could resume.
+// pausedFor returns why deletions of a NodePool are paused; nil if they are not. A pause is over with its NodePool: nobody could resume.
 func (b *Budget) pausedFor(pool string, pools map[string]*karpv1.NodePool) error {
 	if scope, p, is := b.ledger.paused(pool); is && (scope == Cluster || pools[scope] != nil) {
 		return &Paused{scope, p}

@@ -68,7 +68,7 @@ func (g *Guard) NodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why Why)
 const maxAttempts = 5
 
 // MayDelete returns why a claim cannot be deleted now by what is in memory: deletions are paused. Those who find a thousand claims to
-// delete must not ask the API server and EC2 for each, again and again, while nothing is deleted. Planned deletions depend on the pods of
+// delete must not call the API server and EC2 for each, again and again, while nothing is deleted. Planned deletions depend on the pods of
 // the node, which only NodeClaim reads.
 func (g *Guard) MayDelete(ctx context.Context, claim *karpv1.NodeClaim, kind Kind) error {
 	if !kind.Limited() || kind == Planned || capacityOf(claim) == (Size{}) {
@@ -147,7 +147,7 @@ func changed(name string, why error) error {
 }
 
 // charge is what the budget counts for a claim. A node without a pod that would have to move holds nothing that anybody would lose: it
-// counts for nothing, which why then states. The error is a Paused if deletions are paused, before anybody asks EC2.
+// counts for nothing, which why then states. The error is a Paused if deletions are paused, before EC2 is called.
 func (g *Guard) charge(ctx context.Context, claim *karpv1.NodeClaim, why *Why) (charge, error) {
 	size := capacityOf(claim)
 	why.Empty = false

@@ -420,7 +420,7 @@ func TestADeletionCanBeKilledAndRepeated(t *testing.T) {
 	}
 }
 
-// The API server refuses a deletion whose object has changed since it was read, or whose name another object has now.
+// The API server refuses a deletion if the object has changed since it was read, or another object has its name now.
 func TestDeletionsNameTheObjectThatWasRead(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "uid-node"}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-pod"}}

@@ -88,7 +88,7 @@ func TestWhatIsTriedAgainAnHourLaterCountsAgain(t *testing.T) {
 	}
 }
 
-// failingDeletes is a client whose deletions fail.
+// failingDeletes is a client with deletions that fail.
 type failingDeletes struct {
 	client.Client
 	err error

@@ -52,8 +52,8 @@ func (r *Registry) isKeptOff(number int, at *NewNode) bool {
 	})
 }
 
-// lacksKeeper reports whether no running pod on a node that stays declares the group in the domain. DaemonSets' pods that are yet to come do
-// not count.
+// lacksKeeper reports whether no running pod on a node that stays declares the group in the domain. DaemonSets' pods that are yet to come
+// do not count.
 func (g *Group) lacksKeeper(domain string) bool { return g.CountBefore(domain) <= g.unsure[domain] }
 
 // KeepsDaemonsOff reports whether something may keep pods of DaemonSets off new nodes.

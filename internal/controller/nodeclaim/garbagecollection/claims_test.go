@@ -231,7 +231,7 @@ func TestInstancesThatAreNeverListedHoldUpNoOtherClaim(t *testing.T) {
 	}
 }
 
-// NodePools show that deletions are paused: the log does not repeat it with every pass, and EC2 is not asked in vain.
+// NodePools show that deletions are paused: the log does not repeat it with every pass, and EC2 is not called in vain.
 func TestNothingIsCollectedOrLoggedWhileDeletionsArePaused(t *testing.T) {
 	c, fleet, f := aWorldWithoutInstances(t, 20)
 	c.Guard, fleet.describes = destroytest.Paused(f.API, f.Now, "general"), errors.New("EC2 is asked")

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/destroy"
 )
 
-// fakeBudget answers as it is told.
+// fakeBudget answers as a test needs it.
 type fakeBudget struct {
 	paused  error
 	ledger  error
@@ -107,7 +107,7 @@ func TestAPauseIsShownUntilAPersonResumes(t *testing.T) {
 	}
 }
 
-// The Role of an older chart does not allow to write the ConfigMap: nothing is deleted, which has to be told within a minute.
+// The Role of an older chart does not allow to write the ConfigMap: nothing is deleted, which the condition reports within a minute.
 func TestALedgerThatIsNotAvailableIsShown(t *testing.T) {
 	b := &fakeBudget{ledger: errors.New("write ConfigMap: forbidden"), since: controllertest.Start}
 	s := newShown(t, b)

@@ -40,10 +40,10 @@ func TestRoom(t *testing.T) {
 		says   string
 	}{
 		{
-			"a fleet of 100 goes once in an hour, but not in a minute", both(defaults[Planned]),
+			"a fleet of 100 goes once in a minute", both(defaults[Planned]),
 			Fleet{Cluster: nodes(100), "general": nodes(100)},
-			one, 100, 50,
-			"51 of 100 nodes of NodePool \"general\" would be deleted within a minute",
+			one, 200, 100,
+			"101 of 100 nodes of NodePool \"general\" would be deleted within a minute",
 		},
 		{"30 nodes of a small cluster", both(defaults[Planned]), Fleet{Cluster: nodes(3), "general": nodes(3)}, one, 100, 30, "31 nodes"},
 		{
@@ -53,10 +53,10 @@ func TestRoom(t *testing.T) {
 			100, 25, "26 of 100",
 		},
 		{
-			"all that expires, twice", both(defaults[Expired]),
+			"all that expires, four times", both(defaults[Expired]),
 			Fleet{Cluster: nodes(1000), "general": nodes(1000)},
 			charge{pool: "general", kind: Expired, size: nodes(1)},
-			3000, 2000, "200%",
+			5000, 4000, "400%",
 		},
 		{"a share of a person's choice", both(shared(Limit{}, 0.2)), Fleet{Cluster: nodes(20), "general": nodes(20)}, one, 20, 4, "the limit is 20%"},
 		{

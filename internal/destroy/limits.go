@@ -20,12 +20,12 @@ type Limit struct {
 // Limits are the limits by kind of reason.
 type Limits map[Kind]Limit
 
-// The defaults do not limit normal work: a fleet may be replaced once in an hour, a small one many times, and all that expires may go at
+// The defaults do not limit normal work: a fleet may be replaced twice in an hour, a small one many times, and all that expires may go at
 // once. Faults have a narrower limit, since their cause is rarely the nodes.
 const (
-	plannedPerHour, plannedPerMinute       = 1.0, 0.5
+	plannedPerHour, plannedPerMinute       = 2.0, 1.0
 	faultPerHour, faultPerMinute           = 0.5, 0.25
-	expiredPerHour                         = 2.0
+	expiredPerHour                         = 4.0
 	leastNodesPerHour, leastNodesPerMinute = 30, 50
 	leastFaultsPerHour                     = 10
 	unlimited                              = -1

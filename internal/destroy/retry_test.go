@@ -289,7 +289,8 @@ func TestPatientDeletionsWaitForTheNextMinute(t *testing.T) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("n-%03d", i))
 	}
-	w := newWorld(t, anyInstance, destroy.DefaultLimits(), fleetOf(names...)...)
+	limits := destroy.Limits{destroy.Planned: {PerHour: 1, PerMinute: 0.5, NodesPerHour: 30, NodesPerMinute: 50}}
+	w := newWorld(t, anyInstance, limits, fleetOf(names...)...)
 	why := destroy.Why{Kind: destroy.Planned, Reason: "fewer_replicas", Patient: true}
 	deleted, minutes := 0, 0
 	for ; deleted < n && minutes < 10; minutes++ {

@@ -116,7 +116,7 @@ func (s *Settings) bindNodes(b *binder) {
 		"how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason; 0 never pauses")
 	b.text(&s.BlastRadius, "blast-radius", "",
 		"KIND=SHARE%,... : how much of the capacity of a NodePool, and of the cluster, is deleted in an hour for reasons of a kind (planned, fault, "+
-			"expired) before deletions pause until `dovetail resume`; planned=100%,fault=50%,expired=200% if not set; off never pauses")
+			"expired) before deletions pause until `dovetail resume`; planned=200%,fault=50%,expired=400% if not set; off never pauses")
 	b.duration(&s.StartupTaintGracePeriod, "startup-taint-grace-period", time.Minute,
 		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
 	b.boolean(&s.RepairStaleTaints, "repair-stale-taints", true,

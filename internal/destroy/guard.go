@@ -183,12 +183,15 @@ func capacityOf(claim *karpv1.NodeClaim) Size {
 	return Size{1, claim.Status.Capacity.Cpu().MilliValue(), claim.Status.Capacity.Memory().Value()}
 }
 
-// announced is the state of an instance that EC2 has announced to take, and does not describe now.
-const announced = "announced"
+// undescribed is the state of an instance that EC2 does not describe now.
+const undescribed = "not described"
+
+// describeTimeout is how long a deletion waits for EC2, which answers within a second.
+const describeTimeout = 5 * time.Second
 
 // instanceOf is EC2's proof for the instance of a claim: it is gone, or has our identity and was launched for the claim. A claim without
-// a provider ID has none yet. While EC2 describes nothing, its notice of an interruption is the proof: the drain cannot wait, and the
-// instance itself is terminated only with a description.
+// a provider ID has none yet. While EC2 does not answer, an interruption that it has announced and what a person deletes need no
+// description: the drain goes on, and the instance itself is terminated only with a description.
 func (g *Guard) instanceOf(ctx context.Context, claim *karpv1.NodeClaim, kind Kind) (Instance, error) {
 	id := claim.Status.ProviderID
 	if id == "" {
@@ -197,12 +200,14 @@ func (g *Guard) instanceOf(ctx context.Context, claim *karpv1.NodeClaim, kind Ki
 	if g.Cloud == nil {
 		return Instance{}, fmt.Errorf("instance of node claim %q: %w", claim.Name, ErrNotProven)
 	}
-	i, err := g.Cloud.Get(ctx, id)
+	limited, cancel := context.WithTimeout(ctx, describeTimeout)
+	defer cancel()
+	i, err := g.Cloud.Get(limited, id)
 	if errors.Is(err, cloudprovider.ErrNotFound) {
 		return Instance{ProviderID: id, State: "gone"}, nil
 	}
-	if err != nil && kind == Interrupted {
-		return Instance{ProviderID: id, State: announced}, nil
+	if err != nil && !kind.Limited() && ctx.Err() == nil {
+		return Instance{ProviderID: id, State: undescribed}, nil
 	}
 	if err != nil {
 		return Instance{}, fmt.Errorf("describe the instance of node claim %q before its deletion: %w", claim.Name, err)

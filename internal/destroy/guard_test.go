@@ -97,6 +97,7 @@ func (w *world) read(t *testing.T, name string) *karpv1.NodeClaim {
 func TestAClaimIsDeletedWithBothProofsOnly(t *testing.T) {
 	planned := destroy.Why{Kind: destroy.Planned, Reason: "Drifted", Decision: "d-1"}
 	interrupted := destroy.Why{Kind: destroy.Interrupted, Reason: "SpotInterrupted"}
+	requested := destroy.Why{Kind: destroy.Requested, Reason: "its Node was deleted"}
 	with := func(change func(*cloudprovider.Instance)) ec2 {
 		i := owned
 		change(&i)
@@ -115,6 +116,7 @@ func TestAClaimIsDeletedWithBothProofsOnly(t *testing.T) {
 		{name: "gone for good", cloud: ec2{err: cloudprovider.ErrNotFound}, why: planned, deleted: true},
 		{name: "EC2 does not answer", cloud: failing, why: planned, fails: "RequestTimeout"},
 		{name: "EC2 does not answer, and has announced to take it", cloud: failing, why: interrupted, deleted: true},
+		{name: "EC2 does not answer, and a person has deleted the Node", cloud: failing, why: requested, deleted: true},
 		{
 			name: "another cluster's", cloud: with(func(i *cloudprovider.Instance) { i.Owner = cloudprovider.Foreign }), why: planned,
 			fails: "instance i-a of node claim \"a\" is foreign by its tags",

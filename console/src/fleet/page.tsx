@@ -200,7 +200,7 @@ function Nothing({ summary }: { summary: Summary }) {
 // Headline is the largest saving by one switch, in the words of dovetail assess; nothing where there is none.
 function Headline() {
   const text = useAssessment().data?.switch;
-  return text ? <p class="headline">{text} <a href={href(['savings'])}>Savings</a></p> : null;
+  return text ? <p class="largest">{text} <a href={href(['savings'])}>Savings</a></p> : null;
 }
 
 // lately is how far back the decisions beside the map reach, in ms; often how soon they are read again in a fleet at rest, most how many are

@@ -51,12 +51,12 @@ test('a fleet of spot nodes states why nothing is planned, and which switch woul
     await next.getByText('Nothing is planned: no node would be').waitFor();
     await next.getByText(new RegExp(`^(All )?${summary.kept[0].nodes} .*nodes stay.*for one reason: .*more than the lower bound`)).waitFor();
     await next.getByText(/To launch all anew would cost \$\d/).waitFor();
-    await page.locator('.headline').getByText(assessed.switch).waitFor();
+    await page.locator('.largest').getByText(assessed.switch).waitFor();
     await settled(page);
     await accessible(page, `the fleet with its headline at ${width} px`);
     await fits(page, 'the fleet with its headline');
     await picture(page, `savings-fleet-${theme}-${width}`);
-    await page.locator('.headline a').click();
+    await page.locator('.largest a').click();
     await page.getByRole('heading', { name: 'Savings' }).waitFor();
     await page.getByText(assessed.switch).waitFor();
     await page.getByRole('cell', { name: /^SpotToSpotConsolidation feature gate/ }).waitFor();

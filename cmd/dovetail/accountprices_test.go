@@ -28,7 +28,8 @@ func TestPricesThatFallBackAreReported(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v: %s", args, err, stderr)
 		}
-		if got := strings.Count(stderr, "warning: prices are of the built-in catalog of us-east-1"); got != 1 || strings.Count(stderr, "\n") != 1 {
+		got := strings.Count(stderr, "warning: prices are of the built-in catalog of us-east-1")
+		if got != 1 || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%v: %d warnings:\n%s", args, got, stderr)
 		}
 		if !strings.Contains(stdout, `"pricesProblem": "prices of the account cannot be read: `) {

@@ -138,7 +138,11 @@ func TestExplainOfHalfAClusterSaysWhatIsMissing(t *testing.T) {
 // The name of a workload stands for one of its pods, with the kind of a pod or its own. The first line names the pod.
 func TestTheNameOfAWorkloadExplainsAPod(t *testing.T) {
 	for _, args := range [][]string{
-		{"pod", "web", "-n", "shop"}, {"pod", "shop/web"}, {"deployment", "shop/web"}, {"deploy/web", "-n", "shop"}, {"Deployment", "web", "-n", "shop"},
+		{"pod", "web", "-n", "shop"},
+		{"pod", "shop/web"},
+		{"deployment", "shop/web"},
+		{"deploy/web", "-n", "shop"},
+		{"Deployment", "web", "-n", "shop"},
 	} {
 		args = append(append([]string{"explain"}, args...), "-f", "../../examples/plan")
 		got := strings.Join(strings.Fields(succeed(t, args...)), " ")

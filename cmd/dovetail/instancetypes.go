@@ -94,7 +94,8 @@ with --ami-family and subnets in every zone.`,
 		"selector",
 		"l",
 		"",
-		"labels that nodes must be able to have, as for kubectl; cpu is short for\nkarpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on",
+		"labels that nodes must be able to have, as for kubectl; cpu is short for\n"+
+			"karpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on",
 	)
 	fs.StringVar(&f.request, "requests", "", "what must fit on an empty node, such as cpu=2,memory=4Gi,nvidia.com/gpu=1")
 	fs.BoolVar(&f.query.Available, "available", false, "omit types that are not available")
@@ -178,29 +179,8 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		return err
 	}
 	report := instancetypelist.Report{}
-	if pool != nil {
-		report.NodePool = pool.Name
-		if f.query.Pool, err = planner.Labels().FromPool(pool, [2]string{}); err != nil {
-			return fmt.Errorf("NodePool %s: %w", pool.Name, err)
-		}
-		f.query.Pool = onlyOfTypes(f.query.Pool)
-		if class == nil {
-			fmt.Fprintf(
-				stderr,
-				"note: EC2NodeClass %s is not among the inputs; the list is for %s with subnets in every zone\n",
-				pool.Spec.Template.Spec.NodeClassRef.Name,
-				f.family,
-			)
-		}
-	}
-	if class != nil {
-		report.NodeClass = class.Name
-		if len(class.Status.Subnets) == 0 {
-			fmt.Fprintf(stderr, "note: EC2NodeClass %s has no subnets in its status; the list is for subnets in every zone\n", class.Name)
-		}
-	} else {
-		class = &awsv1.EC2NodeClass{}
-		class.Spec.AMIFamily = f.family
+	if class, err = f.listed(&report, pool, class, stderr); err != nil {
+		return err
 	}
 	stock, err := f.open(world, f.settings)
 	if err != nil {
@@ -247,6 +227,35 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		fmt.Fprintf(stderr, "note: the NodePool excludes %d types; --all lists them\n", n)
 	}
 	return exitIncomplete
+}
+
+// listed enters what the list is for into the report and the query, with notes about what is not among the inputs. The pool and the class
+// may be nil. It returns the class, or one of the AMI family.
+func (f *typesFlags) listed(
+	report *instancetypelist.Report, pool *karpv1.NodePool, class *awsv1.EC2NodeClass, stderr io.Writer,
+) (*awsv1.EC2NodeClass, error) {
+	if pool != nil {
+		report.NodePool = pool.Name
+		own, err := planner.Labels().FromPool(pool, [2]string{})
+		if err != nil {
+			return nil, fmt.Errorf("NodePool %s: %w", pool.Name, err)
+		}
+		f.query.Pool = onlyOfTypes(own)
+		if class == nil {
+			fmt.Fprintf(stderr, "note: EC2NodeClass %s is not among the inputs; the list is for %s with subnets in every zone\n",
+				pool.Spec.Template.Spec.NodeClassRef.Name, f.family)
+		}
+	}
+	if class == nil {
+		class = &awsv1.EC2NodeClass{}
+		class.Spec.AMIFamily = f.family
+		return class, nil
+	}
+	report.NodeClass = class.Name
+	if len(class.Status.Subnets) == 0 {
+		fmt.Fprintf(stderr, "note: EC2NodeClass %s has no subnets in its status; the list is for subnets in every zone\n", class.Name)
+	}
+	return class, nil
 }
 
 // onlyOfTypes removes the labels that a pool sets on its nodes: no instance type has them, and none can contradict them.

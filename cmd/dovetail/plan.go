@@ -100,7 +100,8 @@ comes before, and with the peak memory. --no-timings omits all of them.`,
 	fs.BoolVar(&f.noTimings, "no-timings", false, "omit times and memory, so that the same inputs print the same bytes")
 	fs.BoolVar(&f.explainCost, "explain-cost", false,
 		"also show what zone rules, host rules, preferences and capacity types cost:\nplans again without each of them")
-	fs.BoolVar(&f.consolidate, "consolidate", false, "also show which nodes among the inputs would be removed or replaced: empty, drifted, not worth their price")
+	fs.BoolVar(&f.consolidate, "consolidate", false,
+		"also show which nodes among the inputs would be removed or replaced: empty, drifted, not worth their price")
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"with --consolidate: spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
 	bindLifecycle(fs, &f.lifecycle)

@@ -54,40 +54,19 @@ names. These commands read that file, or a part of it that was exported. They ch
 }
 
 func recordingListCommand() *cobra.Command {
-	var from recordingFlags
-	var output choice
-	var since time.Duration
-	cmd := &cobra.Command{
+	return lists(&cobra.Command{
 		Use:   "list",
 		Short: "List the decisions of a recording: time, ID, what, why, saving and outcome",
 		Example: `  dovetail recording list -f decisions.rec
   dovetail recording list -f decisions.rec --since 2h -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			recording, err := from.open(cmd)
-			if err != nil {
-				return err
-			}
-			defer recording.Close() // nothing was written
-			list := text.ListOf(recording, text.Since(recording, since))
-			if list.Unreadable > 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(list.Unreadable))
-			}
-			return writeAs(cmd.OutOrStdout(), output.value, list)
-		},
-	}
-	from.bind(cmd)
-	bindSince(cmd, &since)
-	bindOutput(cmd, &output, "table", "wide", "json", "yaml")
-	withOutputFile(cmd)
-	return cmd
+	}, func(r *recorder.Recording, from time.Time) (printer, int) {
+		list := text.ListOf(r, from)
+		return list, list.Unreadable
+	})
 }
 
 func recordingDeletionsCommand() *cobra.Command {
-	var from recordingFlags
-	var output choice
-	var since time.Duration
-	cmd := &cobra.Command{
+	return lists(&cobra.Command{
 		Use:   "deletions",
 		Short: "List what the controller has deleted: time, object, reason, and what the API server and EC2 reported of it",
 		Long: `Lists each NodeClaim and Node that the controller has deleted, each pod that it has evicted or deleted, and each instance
@@ -95,19 +74,29 @@ that it has terminated or rebooted. The JSON has the proofs: UID and resource ve
 NodeClaim of the instance, as the API server and EC2 reported them then.`,
 		Example: `  dovetail recording deletions -f decisions.rec --since 1h
   dovetail recording deletions -f decisions.rec -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			recording, err := from.open(cmd)
-			if err != nil {
-				return err
-			}
-			defer recording.Close() // nothing was written
-			list := text.DeletionsOf(recording, text.Since(recording, since))
-			if list.Unreadable > 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(list.Unreadable))
-			}
-			return writeAs(cmd.OutOrStdout(), output.value, list)
-		},
+	}, func(r *recorder.Recording, from time.Time) (printer, int) {
+		list := text.DeletionsOf(r, from)
+		return list, list.Unreadable
+	})
+}
+
+// lists completes a command that prints a list of a recording from a time on; read also returns how many frames it could not read.
+func lists(cmd *cobra.Command, read func(r *recorder.Recording, from time.Time) (printer, int)) *cobra.Command {
+	var from recordingFlags
+	var output choice
+	var since time.Duration
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		recording, err := from.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer recording.Close() // nothing was written
+		list, unreadable := read(recording, text.Since(recording, since))
+		if unreadable > 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note:", text.LeftOut(unreadable))
+		}
+		return writeAs(cmd.OutOrStdout(), output.value, list)
 	}
 	from.bind(cmd)
 	bindSince(cmd, &since)

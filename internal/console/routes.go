@@ -54,10 +54,12 @@ type parameter struct {
 	Many bool
 }
 
-func (c *Console) routes() []route { return append(c.presentRoutes(), c.pastRoutes()...) }
+func (c *Console) routes() []route {
+	return slices.Concat(c.fleetRoutes(), c.objectRoutes(), c.answerRoutes(), c.pastRoutes())
+}
 
-// presentRoutes answer about the cluster as it is.
-func (c *Console) presentRoutes() []route {
+// fleetRoutes list what the cluster has now.
+func (c *Console) fleetRoutes() []route {
 	return []route{
 		{
 			Method: "GET", Path: clustersPath, Summary: "The clusters in numbers; each other path is also below it, after the name of a cluster",
@@ -86,6 +88,12 @@ func (c *Console) presentRoutes() []route {
 			},
 			Answer: Pending{}, answer: c.pending,
 		},
+	}
+}
+
+// objectRoutes answer about one object of the cluster as it is, or as it was at a time.
+func (c *Console) objectRoutes() []route {
+	return []route{
 		{
 			Method: "GET", Path: apiRoot + "/nodes/{name}", Summary: "What is known of a node without a plan",
 			Answer: nodereport.Report{}, answer: c.knownNode,
@@ -124,6 +132,12 @@ func (c *Console) presentRoutes() []route {
 			Method: "GET", Path: apiRoot + "/nodeclaims/{name}", Summary: "A NodeClaim with its instance, its conditions and its events",
 			Query: []parameter{atParameter}, Answer: NodeClaimReport{}, answer: c.nodeClaim,
 		},
+	}
+}
+
+// answerRoutes compute something about the whole cluster.
+func (c *Console) answerRoutes() []route {
+	return []route{
 		{
 			Method: "GET", Path: apiRoot + "/costs", Summary: "What pods cost by namespace or by a label; the rows add up to the cost of all nodes",
 			Query:  []parameter{{"by", "namespace (default) or label", false}, {"label", "the key of the label", false}},

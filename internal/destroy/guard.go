@@ -52,9 +52,8 @@ func (g *Guard) NodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why Why)
 	if err := g.MayDelete(ctx, claim, why.Kind); err != nil {
 		return err
 	}
-	taken := false
 	for attempt := 1; ; attempt++ {
-		err := g.tryNodeClaim(ctx, claim, &why, &taken)
+		err := g.tryNodeClaim(ctx, claim, why)
 		if !apierrors.IsConflict(err) || why.Unchanged || errors.Is(err, errOther) {
 			return err
 		}
@@ -77,8 +76,8 @@ func (g *Guard) MayDelete(ctx context.Context, claim *karpv1.NodeClaim, kind Kin
 	return g.Budget.Paused(ctx, claim.Labels[karpv1.LabelNodePool])
 }
 
-// tryNodeClaim is one attempt of NodeClaim. Taken is whether the budget has counted it.
-func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why *Why, taken *bool) error {
+// tryNodeClaim is one attempt of NodeClaim. The budget counts the first one only.
+func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why Why) error {
 	live := &karpv1.NodeClaim{}
 	switch err := g.Live.Get(ctx, client.ObjectKeyFromObject(claim), live); {
 	case apierrors.IsNotFound(err):
@@ -91,28 +90,22 @@ func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why *
 		return changed(claim.Name, errChanged)
 	case live.DeletionTimestamp != nil:
 		if why.Kind == Interrupted && WhyOf(live).Limited() { // a pause must not hold up this drain any more
-			return g.writeCause(ctx, live, *why)
+			return g.writeCause(ctx, live, why)
 		}
 		return nil
 	}
-	var charged charge
-	if !*taken {
-		var err error
-		if charged, err = g.charge(ctx, live, why); err != nil {
-			return err
-		}
+	charged, err := g.charge(ctx, live, &why)
+	if err != nil {
+		return err
 	}
 	instance, err := g.instanceOf(ctx, live, why.Kind)
 	if err != nil {
 		return err
 	}
-	if !*taken {
-		if err := g.Budget.take(ctx, charged); err != nil {
-			return err
-		}
-		*taken = true
+	if err := g.Budget.take(ctx, charged); err != nil {
+		return err
 	}
-	if err := g.writeCause(ctx, live, *why); err != nil {
+	if err := g.writeCause(ctx, live, why); err != nil {
 		return err
 	}
 	if err := g.Client.Delete(ctx, live, preconditions(live)); err != nil {
@@ -120,7 +113,7 @@ func (g *Guard) tryNodeClaim(ctx context.Context, claim *karpv1.NodeClaim, why *
 	}
 	g.record(Record{
 		Verb: DeleteNodeClaim, NodePool: live.Labels[karpv1.LabelNodePool], Object: objectOf("NodeClaim", live), Instance: instance,
-	}, *why)
+	}, why)
 	return nil
 }
 
@@ -215,18 +208,21 @@ func (g *Guard) instanceOf(ctx context.Context, claim *karpv1.NodeClaim, kind Ki
 	if i.Owner != cloudprovider.Ours && i.Owner != cloudprovider.Adoptable {
 		return Instance{}, fmt.Errorf("instance %s of node claim %q is %s by its tags: %w", i.ID, claim.Name, i.Owner, ErrNotProven)
 	}
-	if !LaunchedFor(i, string(claim.UID), claim.Name) {
-		return Instance{}, fmt.Errorf("instance %s was launched for node claim %q with UID %s, not for %q with UID %s: %w",
-			i.ID, i.NodeClaim, i.NodeClaimUID, claim.Name, claim.UID, ErrNotProven)
+	if err := launchedFor(i, string(claim.UID), claim.Name); err != nil {
+		return Instance{}, err
 	}
 	return Instance{id, string(i.State), string(i.Owner), i.NodeClaimUID}, nil
 }
 
-// LaunchedFor reports whether the tags of an instance allow that it was launched for a claim. A claim that was restored from a backup has
+// launchedFor returns nil if the tags of an instance allow that it was launched for a claim. A claim that was restored from a backup has
 // another UID and its old name, which no other claim can have at the same time. An instance of a batch launch has neither tag before its
 // node has joined.
-func LaunchedFor(i cloudprovider.Instance, uid, name string) bool {
-	return i.NodeClaimUID == uid || i.NodeClaim == name || i.NodeClaimUID == "" && i.NodeClaim == ""
+func launchedFor(i cloudprovider.Instance, uid, name string) error {
+	if i.NodeClaimUID == uid || i.NodeClaim == name || i.NodeClaimUID == "" && i.NodeClaim == "" {
+		return nil
+	}
+	return fmt.Errorf("instance %s was launched for node claim %q with UID %s, not for %q with UID %s: %w",
+		i.ID, i.NodeClaim, i.NodeClaimUID, name, uid, ErrNotProven)
 }
 
 // record audits a deletion.

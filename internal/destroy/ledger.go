@@ -148,6 +148,27 @@ func (b Bucket) within(d time.Duration, now time.Time) bool {
 	return time.Unix((b.Minute+1)*60, 0).After(now.Add(-d)) && !time.Unix(b.Minute*60, 0).After(now.Add(d))
 }
 
+// with is what has been deleted of a scope for reasons of the kind in this hour and minute, with the deletion, and the most capacity that
+// there was when something was.
+func (l *Ledger) with(c charge, scope string, now time.Time) (hour, minute, whole Size) {
+	hour, minute = c.size, c.size
+	for _, b := range l.Buckets {
+		if b.Kind != c.kind || scope != Cluster && b.Pool != scope || !b.within(window, now) {
+			continue
+		}
+		hour = hour.plus(b.Deleted)
+		if b.Minute == now.Unix()/60 {
+			minute = minute.plus(b.Deleted)
+		}
+		if scope == Cluster {
+			whole = whole.most(b.OfCluster)
+		} else {
+			whole = whole.most(b.OfPool)
+		}
+	}
+	return hour, minute, whole
+}
+
 // exceeded returns the scope in which a deletion would exceed a limit, and why; is is false if there is room. The limit of the pool counts
 // for the pool, that of the cluster for all pools together. The pool comes first: others go on where it alone has too many deletions.
 func (l *Ledger) exceeded(c charge, limits map[string]Limit, fleet Fleet, now time.Time) (scope string, p Pause, is bool) {
@@ -156,22 +177,8 @@ func (l *Ledger) exceeded(c charge, limits map[string]Limit, fleet Fleet, now ti
 		if !found {
 			continue
 		}
-		hour, whole := c.size, fleet[scope]
-		minute := c.size
-		for _, b := range l.Buckets {
-			if b.Kind != c.kind || scope != Cluster && b.Pool != scope || !b.within(window, now) {
-				continue
-			}
-			hour = hour.plus(b.Deleted)
-			if scope == Cluster {
-				whole = whole.most(b.OfCluster)
-			} else {
-				whole = whole.most(b.OfPool)
-			}
-			if b.Minute == now.Unix()/60 {
-				minute = minute.plus(b.Deleted)
-			}
-		}
+		hour, minute, whole := l.with(c, scope, now)
+		whole = whole.most(fleet[scope])
 		message, onlyMinute := "", false
 		switch {
 		case limit.PerHour >= 0 && hour.Nodes > limit.NodesPerHour && hour.share(whole) > limit.PerHour:

@@ -35,11 +35,10 @@ func (p Permit) Covers(i cloudprovider.Instance) error {
 	if i.ID == "" || !strings.HasSuffix(p.providerID, "/"+i.ID) {
 		return fmt.Errorf("the permit is for %q, not for instance %s: %w", p.providerID, i.ID, ErrNotProven)
 	}
-	if p.claim != "" && !LaunchedFor(i, p.uid, p.claim) {
-		return fmt.Errorf("instance %s was launched for node claim %q with UID %s, not for %q with UID %s: %w",
-			i.ID, i.NodeClaim, i.NodeClaimUID, p.claim, p.uid, ErrNotProven)
+	if p.claim == "" {
+		return nil
 	}
-	return nil
+	return launchedFor(i, p.uid, p.claim)
 }
 
 // Used records that the instance was terminated with the permit, as EC2 described it before.

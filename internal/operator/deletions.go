@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type deletions struct {
 func (a *assembly) newDeletions() (deletions, error) {
 	limits, err := destroy.ParseLimits(a.settings.BlastRadius)
 	if err != nil {
-		return deletions{}, err
+		return deletions{}, fmt.Errorf("--blast-radius %w", err)
 	}
 	changed := make(chan ctrlevent.GenericEvent, 1)
 	capacity := &destroy.Capacity{Client: a.mgr.GetClient(), Now: time.Now}

@@ -16,106 +16,118 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
+const (
+	// blastNodes expire at once, of which blastAllowed may be deleted in an hour by blastLimit.
+	blastNodes, blastAllowed = 6, 2
+	blastLimit               = "expired=34%"
+	// blastWatched is longer than the controller takes to try a paused deletion again.
+	blastWatched = 20 * time.Second
+)
+
+// blast is the scenario blast-radius, with the first NodeClaims.
+type blast struct {
+	*disruptionFixture
+	before map[types.UID]string
+}
+
 // blastRadius lets all nodes expire at once, with a limit of a third of them in an hour.
 func blastRadius() Scenario {
-	const (
-		nodes, allowed = 6, 2
-		limit          = "expired=34%"
-		stays          = 20 * time.Second // longer than the controller takes to try a paused deletion again
-	)
-	s := newDisruptionFixture()
-	s.invariants = newInvariants(nodeBudget(nodes)) // expiration ignores budgets
+	s := &blast{disruptionFixture: newDisruptionFixture()}
+	s.invariants = newInvariants(nodeBudget(blastNodes)) // expiration ignores budgets
 	s.pool["EXPIRE_AFTER"], s.pool["BUDGET"] = "75s", `"0"`
-	before := map[types.UID]string{}
 	steps := append(
 		s.setUp(),
-		s.fill(nodes, nodes, 0),
+		s.fill(blastNodes, blastNodes, 0),
 		Step{
 			Name:    "all nodes expire: two are deleted, then deletions pause, with condition, event and metric",
-			Timeout: 3 * time.Minute,
-			Run: func(ctx context.Context, w *World) error {
-				claims, err := claimsByUID(ctx, w)
-				if err != nil {
-					return err
-				}
-				before = claims
-				// Nodes that are launched from now on stay.
-				if err := s.applyPool(ctx, w, map[string]string{"EXPIRE_AFTER": "Never"}); err != nil {
-					return err
-				}
-				if err := awaitDeletionsPaused(ctx, w); err != nil {
-					return err
-				}
-				return deletedExactly(ctx, w, before, allowed)
-			},
+			Timeout: 3 * time.Minute, Run: s.expire,
 		},
 		Step{
-			Name:    fmt.Sprintf("kill the controller: after a restart nothing more is deleted for %v", stays),
+			Name:    fmt.Sprintf("kill the controller: after a restart nothing more is deleted for %v", blastWatched),
 			Timeout: 2 * time.Minute,
 			Run: func(ctx context.Context, w *World) error {
 				if err := errors.Join(w.KillController(), w.StartController(ctx)); err != nil {
 					return err
 				}
-				return staysDeleted(ctx, w, before, stays)
+				return staysDeleted(ctx, w, s.before, blastWatched)
 			},
 		},
 		Step{
-			Name:    "new pods get nodes",
-			Timeout: time.Minute,
-			Run:     func(ctx context.Context, w *World) error { return s.scale(ctx, w, nodes+2, 0) },
+			Name: "new pods get nodes", Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error { return s.scale(ctx, w, blastNodes+2, 0) },
 		},
 		Step{
-			Name:    "a person deletes a NodeClaim: its node is drained and terminated",
-			Timeout: time.Minute,
-			Run: func(ctx context.Context, w *World) error {
-				uid, name, err := oneLeft(ctx, w, before)
-				if err != nil {
-					return err
-				}
-				claim := &karpv1.NodeClaim{}
-				claim.Name = name
-				if err := w.Client.Delete(ctx, claim, client.Preconditions{UID: &uid}); err != nil {
-					return err
-				}
-				return world.Until(ctx, func() error {
-					err := w.Client.Get(ctx, client.ObjectKey{Name: name}, claim)
-					if err == nil {
-						err = fmt.Errorf("NodeClaim %s still exists", name)
-					}
-					return client.IgnoreNotFound(err)
-				})
-			},
+			Name: "a person deletes a NodeClaim: its node is drained and terminated", Timeout: time.Minute, Run: s.deleteOne,
 		},
 		Step{
 			Name:    "dovetail resume names the NodePool and why; with --all the rest is deleted, up to the limit",
-			Timeout: 2 * time.Minute,
-			Run: func(ctx context.Context, w *World) error {
-				err := prints(ctx, w, []string{"resume"}, "nodepool/default: deletions are paused in", "of the kind expired", "dovetail resume --all")
-				if err != nil {
-					return err
-				}
-				if err := prints(ctx, w, []string{"resume", "--all"}, "nodepool/default: deletions resume"); err != nil {
-					return err
-				}
-				return world.Until(ctx, func() error {
-					if n, err := countDeleted(ctx, w, before); err != nil || n < 2*allowed+1 {
-						return fmt.Errorf("%d of the first NodeClaims are deleted, want %d: %w", n, 2*allowed+1, errors.Join(err))
-					}
-					return nil
-				})
-			},
+			Timeout: 2 * time.Minute, Run: s.resume,
 		},
 		s.tearDown(),
 	)
 	start := steps[0].Run
 	steps[0].Run = func(ctx context.Context, w *World) error {
-		w.SetEnv("BLAST_RADIUS", limit)
+		w.SetEnv("BLAST_RADIUS", blastLimit)
 		return start(ctx, w)
 	}
 	return Scenario{
 		Name: "blast-radius", Summary: "all nodes expire at once: a third is deleted, then deletions pause until a person resumes them; launches go on",
 		Steps: steps,
 	}
+}
+
+// expire waits until the limit is reached.
+func (s *blast) expire(ctx context.Context, w *World) (err error) {
+	if s.before, err = claimsByUID(ctx, w); err != nil {
+		return err
+	}
+	// Nodes that are launched from now on stay.
+	if err := s.applyPool(ctx, w, map[string]string{"EXPIRE_AFTER": "Never"}); err != nil {
+		return err
+	}
+	if err := awaitDeletionsPaused(ctx, w); err != nil {
+		return err
+	}
+	return deletedExactly(ctx, w, s.before, blastAllowed)
+}
+
+// deleteOne deletes one of the first NodeClaims, and waits until it is gone.
+func (s *blast) deleteOne(ctx context.Context, w *World) error {
+	uid, name, err := oneLeft(ctx, w, s.before)
+	if err != nil {
+		return err
+	}
+	claim := &karpv1.NodeClaim{}
+	claim.Name = name
+	if err := w.Client.Delete(ctx, claim, client.Preconditions{UID: &uid}); err != nil {
+		return err
+	}
+	return world.Until(ctx, func() error {
+		err := w.Client.Get(ctx, client.ObjectKey{Name: name}, claim)
+		if err == nil {
+			err = fmt.Errorf("NodeClaim %s still exists", name)
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// resume runs the command, and waits until as many are deleted as the limit allows once more.
+func (s *blast) resume(ctx context.Context, w *World) error {
+	err := prints(ctx, w, []string{"resume"}, "nodepool/default: deletions are paused in", "of the kind expired", "dovetail resume --all")
+	if err != nil {
+		return err
+	}
+	if err := prints(ctx, w, []string{"resume", "--all"}, "nodepool/default: deletions resume"); err != nil {
+		return err
+	}
+	const want = 2*blastAllowed + 1
+	return world.Until(ctx, func() error {
+		n, err := countDeleted(ctx, w, s.before)
+		if err == nil && n < want {
+			err = fmt.Errorf("%d of the first NodeClaims are deleted, want %d", n, want)
+		}
+		return err
+	})
 }
 
 // claimsByUID returns the names of the NodeClaims that are not being deleted.

@@ -147,19 +147,20 @@ func (r *Reconciler) show(ctx context.Context, pool *karpv1.NodePool, reason str
 	if _, err := patch.StatusFrom(ctx, r.Client, before, pool); err != nil {
 		return err
 	}
+	paused := 0.0
+	if why != nil {
+		paused = 1
+	}
+	r.Metrics.Paused.WithLabelValues(pool.Name).Set(paused)
 	switch {
 	case why != nil:
-		r.Metrics.Paused.WithLabelValues(pool.Name).Set(1)
 		r.Events.WarnEvery(eventWindow, pool, karpv1.ConditionBlastRadiusExceeded, "%s", why)
 		if !was {
 			r.Log.Error("deletions are paused", "NodePool", pool.Name, "why", why.Error())
 		}
 	case was:
-		r.Metrics.Paused.WithLabelValues(pool.Name).Set(0)
 		r.Events.Normal(pool, "DeletionsResumed", "Nodes of NodePool %s may be deleted again", pool.Name)
 		r.Log.Info("deletions resume", "NodePool", pool.Name)
-	default:
-		r.Metrics.Paused.WithLabelValues(pool.Name).Set(0)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/refusal"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
@@ -14,7 +15,7 @@ import (
 
 // judgeNominations finds the pending pods that lost their place on an initialized node to others, the nodes that are too young to report
 // whether they suit the pods that they were launched for, and the taints that pods without a place wait for. Pods stay nominated to such a
-// node, unless their place is taken, or the node is too small for them and always will be.
+// node, unless their place is taken, or the node is too small for them and always will be. Nor is it disrupted before it can have reported.
 //
 // Cost: linear in the nodes, and in the pods that they were launched for if any pod is pending.
 func (w *snapshotBuilder) judgeNominations() {
@@ -40,6 +41,10 @@ func (w *snapshotBuilder) judgeNominations() {
 				n.TooSmallFor = append(n.TooSmallFor, pod.UID)
 			case w.placeTaken(n, pod):
 				n.TakenFrom = append(n.TakenFrom, pod.UID)
+			case !n.SettledAt.IsZero():
+				// Its nomination is over, or soon. Before it is known whether the node refuses the pod, the node must not go as an empty one:
+				// another would come for the same pod.
+				n.NominatedUntil = latest(n.NominatedUntil, n.SettledAt.Add(refusal.ReportDelay))
 			}
 		}
 		// The claim may not state yet that the node is initialized: the caches of Nodes and NodeClaims are not in step.

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/refusal"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
@@ -59,6 +60,34 @@ func TestHowLongANodeThatHasJustComeUpIsWaitedFor(t *testing.T) {
 			s = cluster.BuildSnapshot(o, cluster.Facts{Now: start.Add(tt.want + time.Second), NominationWindow: window, TaintGracePeriod: grace})
 			if n := s.Nodes[0]; n.KeepsNominated("uid-p") || len(n.Nominated) > 0 {
 				t.Error("the pod is kept after that")
+			}
+		})
+	}
+}
+
+// A node is not disrupted as an empty one while it is not known whether it refuses the pod that it was launched for: else another comes for
+// the same pod, which kube-scheduler refuses there as well.
+func TestANodeIsProtectedUntilItIsKnownWhetherItRefusesItsPod(t *testing.T) {
+	const window = 20 * time.Second
+	known := start.Add(window + refusal.ReportDelay)
+	for _, tt := range []struct {
+		name string
+		pod  *corev1.Pod
+		want time.Time
+	}{
+		{"its pod waits", podOf("p", unschedulable), known},
+		{"it is too small for its pod", podOf("p", unschedulable, asks("cpu", "1000")), time.Time{}},
+		{"its pod runs elsewhere", boundPod("p", "other"), time.Time{}},
+		{"another pod waits", podOf("q", unschedulable), time.Time{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := cluster.BuildSnapshot(cluster.Objects{
+				NodeClaims: []*karpv1.NodeClaim{claimOf("a", launched("i-1"), registered("n"), initialized, nominates("uid-p"))},
+				Nodes:      []*corev1.Node{nodeOf("n", "i-1", labeledRegistered, initializedNode, tenPods), nodeOf("other", "i-2", tenPods)},
+				Pods:       []*corev1.Pod{tt.pod},
+			}, cluster.Facts{Now: start.Add(window + 3*time.Second), NominationWindow: window})
+			if n := s.Nodes[0]; !n.NominatedUntil.Equal(tt.want) || len(n.Nominated) > 0 {
+				t.Errorf("protected until %v, want %v; nominated %v", n.NominatedUntil, tt.want, n.Nominated)
 			}
 		})
 	}

@@ -217,12 +217,7 @@ func awaitPodsHeld(ctx context.Context, w *World) error {
 			return err
 		}
 		for _, pool := range refusingPools {
-			in := func(state string) bool {
-				return strings.Contains(metrics, fmt.Sprintf("dovetail_refused_pods{nodepool=%q,state=%q} 2\n", pool.name, state))
-			}
-			// An empty node may go before it is found that it refuses its pods. The third is the last then, and the pods are held.
-			held := launchedFor(w, pool.name) == mostRefused && in("held")
-			if !in(pool.state) && !held {
+			if !strings.Contains(metrics, fmt.Sprintf("dovetail_refused_pods{nodepool=%q,state=%q} 2\n", pool.name, pool.state)) {
 				return fmt.Errorf("the pods of %s are not %s, after %d nodes", pool.name, pool.state, launchedFor(w, pool.name))
 			}
 		}

@@ -44,9 +44,9 @@ type Finding struct {
 // PodName is the pod's namespace and name.
 func (f *Finding) PodName() string { return f.Pod.Namespace + "/" + f.Pod.Name }
 
-// reportDelay sets how long after a node has settled a pod that still suits it may be pending before that is reported: kube-scheduler
+// ReportDelay sets how long after a node has settled a pod that still suits it may be pending before that is reported: kube-scheduler
 // waits up to 10 s before it tries a pod again, and longer if it is busy. Where a plan has another node for the pod, it is found at once.
-const reportDelay = time.Minute
+const ReportDelay = time.Minute
 
 // Search is a search for nodes that were launched in vain.
 type Search struct {
@@ -135,7 +135,7 @@ func (x *Search) findOn(n *snapshot.Node) (out []Finding) {
 
 // tried reports whether kube-scheduler has had the time to place a pod on the node.
 func (x *Search) tried(n *snapshot.Node, pod *corev1.Pod) bool {
-	return !x.Now.Before(n.SettledAt.Add(reportDelay)) && !x.Now.Before(pod.CreationTimestamp.Add(reportDelay))
+	return !x.Now.Before(n.SettledAt.Add(ReportDelay)) && !x.Now.Before(pod.CreationTimestamp.Add(ReportDelay))
 }
 
 func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Finding {
@@ -209,7 +209,7 @@ func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
 		return Unknown
 	case x.Fills[n.Name]:
 		return Unknown
-	case x.Now.Before(n.SettledAt.Add(reportDelay)):
+	case x.Now.Before(n.SettledAt.Add(ReportDelay)):
 		return Undecided
 	case schedulerMessage(pod) == "" && shows == OnlySchedulers:
 		return Undecided

@@ -80,7 +80,7 @@ func (x *Search) decideShort(n *snapshot.Node, g *gangNodes) Outcome {
 	switch {
 	case g.coming || n.SettledAt.IsZero() || x.Now.Before(n.SettledAt):
 		return Undecided
-	case n.Emptied || n.Deleting || n.Disrupting || !x.Now.Before(n.SettledAt.Add(reportDelay)):
+	case n.Emptied || n.Deleting || n.Disrupting || !x.Now.Before(n.SettledAt.Add(ReportDelay)):
 		return Refused
 	}
 	return Undecided

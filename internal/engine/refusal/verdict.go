@@ -68,7 +68,7 @@ func undecided(n *snapshot.Node, now time.Time) bool {
 // untried reports whether kube-scheduler may not have tried yet to place equal pods on a node that nothing has come to: those that it was
 // launched for may be on other nodes.
 func untried(n *snapshot.Node, now time.Time) bool {
-	return !n.Deleting && !n.PodCame && !slices.ContainsFunc(n.Pods, ordinary) && now.Before(n.SettledAt.Add(reportDelay))
+	return !n.Deleting && !n.PodCame && !slices.ContainsFunc(n.Pods, ordinary) && now.Before(n.SettledAt.Add(ReportDelay))
 }
 
 // found reports whether it is known that the node was launched in vain for the class.

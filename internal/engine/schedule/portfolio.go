@@ -18,6 +18,18 @@ type outcome struct {
 	divided bool
 }
 
+// unbeatable reports whether no other strategy has a better plan. Strategies differ only in new nodes: without launches there is nothing to
+// improve. Nor is there with one launch, at the price that any plan of these pods has at least: most plans of few pods are of this kind.
+func (o *outcome) unbeatable() bool {
+	switch len(o.Launches) {
+	case 0:
+		return true
+	case 1:
+		return o.rejected == o.unplaceable && o.dropped == 0 && o.cost <= o.Stats.LowerBound*(1+nearlyEqual)
+	}
+	return false
+}
+
 // portfolio is the attempts to plan a queue in one order, and what has come of them.
 type portfolio struct {
 	sv *solver
@@ -97,8 +109,7 @@ func (p *portfolio) add(r *run, o *outcome, again bool) {
 	}
 	if p.first == nil {
 		p.first = o
-		// Strategies differ only in new nodes: a plan without launches cannot be improved by another.
-		if p.current.how.plain() || len(o.Launches) == 0 {
+		if p.current.how.plain() || o.unbeatable() {
 			return
 		}
 		p.others, p.apart = p.sv.otherStrategies(p.current.queue, o)

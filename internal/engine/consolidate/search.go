@@ -178,7 +178,7 @@ func (x *search) aboutToBeRemoved(i int) bool {
 // placePending schedules the pending pods first: the room that they will take is not free.
 func (x *search) placePending() {
 	q := schedule.Simulation{Budget: schedule.DefaultBudget()}
-	q.Budget.FirstFitOnly = true
+	q.Budget.FirstFitOnly, q.Budget.Unexplained = true, true
 	plan := x.simulate(q)
 	x.problem.Apply(q, &plan)
 	x.pendingApplied = x.problem.AppliedPlans()

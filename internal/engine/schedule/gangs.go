@@ -248,7 +248,7 @@ func (g *gangSearch) tooFew(s shortGang) *rejection.GroupOfPods {
 			out.Domains, out.Tried = of.known, of.tried
 		}
 	}
-	if s.first != nil {
+	if s.first != nil && len(s.first.Reasons) > 0 {
 		why := closest(s.first.Reasons)
 		out.Pod, out.Why = s.first.Pod.Name, &rejection.PodReason{Code: why.Code, NodePool: why.NodePool, Rule: why.Rule}
 	}

@@ -18,6 +18,9 @@ func (r *run) explain(left []*queuedPod) []Rejection {
 	if len(left) == 0 {
 		return nil
 	}
+	if r.budget.Unexplained {
+		return unexplained(left)
+	}
 	p := &prober{r: r, explainer: explain.New(r.s, r.pools, r.axes), slots: r.slots.Clone()}
 	known := map[*class][]Reason{}
 	out := make([]Rejection, 0, len(left))
@@ -29,6 +32,15 @@ func (r *run) explain(left []*queuedPod) []Rejection {
 			return nil
 		}
 		out = append(out, Rejection{Pod: q.pod, Reasons: known[q.class]})
+	}
+	return out
+}
+
+// unexplained are rejections without reasons.
+func unexplained(left []*queuedPod) []Rejection {
+	out := make([]Rejection, len(left))
+	for i, q := range left {
+		out[i].Pod = q.pod
 	}
 	return out
 }

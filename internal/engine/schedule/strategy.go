@@ -24,6 +24,8 @@ type Budget struct {
 	Compiled func()
 	// FirstFitOnly plans by first fit alone, without a lower bound: for many simulations of small changes.
 	FirstFitOnly bool
+	// Unexplained leaves out why pods are rejected, for simulations of which only the placements count.
+	Unexplained bool
 }
 
 // strategy is a way of sizing and filling new nodes. Every strategy leads to a correct plan.

@@ -52,9 +52,10 @@ const (
 	// equalsAfter is how long a node must have been initialized for a launch for pods that are only equal to count: of pods that are made
 	// again, the first may be about to be bound.
 	equalsAfter = 15 * time.Second
-	// refusedAfter is how long a pod must have waited beside its initialized node for the node to have refused it: kube-scheduler may be
-	// late. If its pods were deleted while it booted, the node refused none.
-	refusedAfter = 5 * time.Second
+	// refusedAfter is how long a pod must have waited beside its initialized node for the node to have refused it: kube-scheduler tries a
+	// pod that it could not place again after up to 10 s (podMaxBackoffSeconds), and may be late. If its pods were deleted before that, the
+	// node refused none.
+	refusedAfter = 15 * time.Second
 )
 
 func newLoopDetector() *loopDetector {

@@ -190,6 +190,35 @@ func TestFailedCallsAreRepeated(t *testing.T) {
 	})
 }
 
+// An API server that has just started may not know a pod that exists. Until the watch shows that the pod is gone, its end is tried again.
+func TestAPodThatIsNotFoundIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := pod(ready, version("10"), deleted(1))
+		cfg, client, _ := node(t, web)
+		failures := 0
+		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if failures++; failures <= 2 {
+				return true, nil, apierrors.NewNotFound(corev1.Resource("pods"), "web")
+			}
+			return false, nil, nil
+		})
+		p := work(t, cfg)
+		p.events <- podEvent{pod: web}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if _, err := client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Fatalf("the pod is still there, after %d attempts: %v", failures, err)
+		}
+		p.events <- podEvent{pod: web, gone: true}
+		before := failures
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if failures != before {
+			t.Errorf("%d more attempts after it was gone", failures-before)
+		}
+	})
+}
+
 func needing(cpu string) edit {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -259,10 +258,9 @@ func (p *pods) play(ctx context.Context, s *podState) {
 	)
 	switch {
 	case err == nil:
-	case apierrors.IsNotFound(err):
-		s.stage = nil
-		return
 	default:
+		// Also where the pod is not found, or another has its name: an API server that has just started may not know it yet. Once the watch
+		// shows that it is gone, nothing is tried any more.
 		p.logf('E', `"Error syncing pod, will retry" err="%s" pod="%s/%s" stage=%s`, oneLine(err), s.pod.Namespace, s.pod.Name, s.stage.Name())
 		s.step = max(step, 0)
 		s.due = time.Now().Add(min(100*time.Millisecond<<s.failures, 10*time.Second))
@@ -316,13 +314,9 @@ func (p *pods) deletePod(ctx context.Context, pod *corev1.Pod) error {
 	if why := p.volumes.blocked(pod.UID); why != "" {
 		return fmt.Errorf("unmount volumes: %s", why)
 	}
-	err := p.cfg.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+	return p.cfg.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 	})
-	if apierrors.IsConflict(err) {
-		return nil // another pod has the name: this one is gone
-	}
-	return err
 }
 
 // sendEvent records the event of a stage.

@@ -223,20 +223,33 @@ func readPlan(d *json.Decoder) (out figures, err error) {
 		if member == "stats" {
 			return out, d.Decode(&out)
 		}
-		if _, err := d.Token(); err != nil { // the bracket
+		items, err := skip(d)
+		if err != nil {
 			return out, err
 		}
-		for ; d.More(); out.rejected++ {
-			if err := d.Decode(new(json.RawMessage)); err != nil {
-				return out, err
-			}
-		}
-		if _, err := d.Token(); err != nil {
-			return out, err
-		}
-		if member != "unschedulable" {
-			out.rejected = 0
+		if member == "unschedulable" {
+			out.rejected = items
 		}
 	}
 	return out, errors.New("it has no stats")
+}
+
+// skip skips a value, and returns how many items it has if it is a list.
+func skip(d *json.Decoder) (items int, err error) {
+	begin, err := d.Token()
+	if err != nil || begin != json.Delim('[') && begin != json.Delim('{') {
+		return 0, err
+	}
+	for ; d.More(); items++ {
+		if begin == json.Delim('{') {
+			if _, err := d.Token(); err != nil { // the name
+				return 0, err
+			}
+		}
+		if err := d.Decode(new(json.RawMessage)); err != nil {
+			return 0, err
+		}
+	}
+	_, err = d.Token() // the end
+	return items, err
 }

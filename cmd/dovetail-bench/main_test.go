@@ -12,9 +12,18 @@ import (
 )
 
 func TestPlansAreReadToTheirStats(t *testing.T) {
-	const plan = `{"claims": [{"pods": ["a"]}, {}], "existing": [], "unschedulable": [{"pod": "b"}], "stats": {"hourlyCost": 2, "solveSeconds": 0.5}}`
+	const plan = `{"apiVersion": "dovetail.sh/v1alpha1", "kind": "Plan", "claims": [{"pods": ["a"]}, {}], "existing": [], "unschedulable": [{"pod": "b"}], "stats": {"hourlyCost": 2, "solveSeconds": 0.5}}`
 	got, err := readPlan(json.NewDecoder(strings.NewReader(plan)))
 	if err != nil || got.rejected != 1 || got.Cost != 2 || got.Solve != 0.5 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// What dovetail plan prints.
+	printed, err := os.Open("../dovetail/testdata/plan/plan.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer printed.Close()
+	if got, err := readPlan(json.NewDecoder(printed)); err != nil || got.Cost == 0 || got.rejected == 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{`{"claims": []}`, `{"claims": [`, ``} {

@@ -279,7 +279,7 @@ func (g *Guard) Evict(ctx context.Context, pod *corev1.Pod, why Why) error {
 	if err != nil {
 		return err
 	}
-	g.record(Record{Verb: EvictPod, Object: objectOf("Pod", pod)}, why)
+	g.record(Record{Verb: EvictPod, NodePool: why.Pool, Object: objectOf("Pod", pod)}, why)
 	return nil
 }
 
@@ -289,6 +289,6 @@ func (g *Guard) Pod(ctx context.Context, pod *corev1.Pod, seconds int64, why Why
 	if err := g.Client.Delete(ctx, pod, client.GracePeriodSeconds(seconds), client.Preconditions{UID: &uid}); err != nil {
 		return err
 	}
-	g.record(Record{Verb: DeletePod, Object: objectOf("Pod", pod)}, why)
+	g.record(Record{Verb: DeletePod, NodePool: why.Pool, Object: objectOf("Pod", pod)}, why)
 	return nil
 }

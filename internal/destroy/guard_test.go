@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -440,10 +441,27 @@ func TestDeletionsNameTheObjectThatWasRead(t *testing.T) {
 			note(o, options.ApplyOptions(opts).Preconditions)
 			return api.Delete(ctx, o, opts...)
 		},
+		SubResourceCreate: func(_ context.Context, _ client.Client, sub string, o, of client.Object, _ ...client.SubResourceCreateOption) error {
+			if eviction, ok := of.(*policyv1.Eviction); ok && sub == "eviction" {
+				note(o, eviction.DeleteOptions.Preconditions)
+			}
+			return nil
+		},
 	})
-	why := destroy.Why{Kind: destroy.Planned}
-	if err := errors.Join(w.NodeClaim(t.Context(), claim("a"), why), w.Node(t.Context(), node, why), w.Pod(t.Context(), pod, 1, why)); err != nil {
+	why := destroy.Why{Kind: destroy.Planned, Pool: "general"}
+	evicted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "evicted", UID: "uid-evicted", ResourceVersion: "7"}}
+	err := errors.Join(w.NodeClaim(t.Context(), claim("a"), why), w.Node(t.Context(), node, why), w.Pod(t.Context(), pod, 1, why),
+		w.Evict(t.Context(), evicted, why))
+	if err != nil {
 		t.Fatal(err)
+	}
+	if p := got["evicted"]; p.UID == nil || *p.UID != "uid-evicted" || p.ResourceVersion == nil || *p.ResourceVersion != "7" {
+		t.Errorf("a pod is evicted with the preconditions %v", p)
+	}
+	for _, r := range w.records {
+		if r.Object.Kind == "Pod" && r.NodePool != "general" {
+			t.Errorf("the audit has no NodePool: %+v", r)
+		}
 	}
 	for name, uid := range map[string]types.UID{"a": "uid-a", "node-a": "uid-node", "web": "uid-pod"} {
 		if p := got[name]; p.UID == nil || *p.UID != uid || (p.ResourceVersion != nil) != (name == "a") {

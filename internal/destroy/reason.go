@@ -31,6 +31,8 @@ type Why struct {
 	Reason string
 	// Decision is the ID of the disruption command; empty where none decided.
 	Decision string
+	// Pool is the NodePool of the node that a pod leaves; other objects have it themselves.
+	Pool string
 	// Empty is true for a planned deletion of a node without a pod that would have to move: it has no limit. The Guard sets it.
 	Empty bool
 	// Patient deletions are as many as a person has requested: past the limit of a minute the rest waits for the next one, and nothing is

@@ -64,7 +64,7 @@ type Cause struct {
 }
 
 func (c Cause) why() destroy.Why {
-	return destroy.Why{Kind: c.Kind, Reason: c.Reason, Decision: c.Decision}
+	return destroy.Why{Kind: c.Kind, Reason: c.Reason, Decision: c.Decision, Pool: c.Pool}
 }
 
 func (c Cause) String() string {

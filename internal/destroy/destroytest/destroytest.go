@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -54,6 +55,29 @@ func Permit(providerID string) destroy.Permit {
 	}
 	return permit
 }
+
+// PermitFor returns a permit for an instance of a claim that is being deleted.
+func PermitFor(claim *karpv1.NodeClaim, providerID string) destroy.Permit {
+	live := claim.DeepCopy()
+	live.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	guard := Guard(nil, time.Now)
+	guard.Live = onlyClaim{live}
+	permit, err := guard.OfClaim(context.Background(), claim, providerID)
+	if err != nil {
+		panic(err) // only an error of this package
+	}
+	return permit
+}
+
+// onlyClaim is an API server with one claim.
+type onlyClaim struct{ claim *karpv1.NodeClaim }
+
+func (c onlyClaim) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	c.claim.DeepCopyInto(o.(*karpv1.NodeClaim))
+	return nil
+}
+
+func (onlyClaim) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 // ours describes any instance as ours.
 type ours struct{}

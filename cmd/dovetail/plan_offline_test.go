@@ -240,16 +240,16 @@ func TestPlanDoesNotConsolidateByTheRequestsOfResizedPods(t *testing.T) {
 	}
 }
 
-// A plan of one node states what its gap is, not a percentage of a bound that counts parts of nodes.
+// A small plan that is not proven optimal states what its gap is, not a percentage of a bound that counts parts of nodes.
 func TestPlanStatesWhatASmallPlanLeavesUnused(t *testing.T) {
 	pods := ""
-	for _, name := range []string{"a", "b"} {
+	for name, cpu := range map[string]string{"a": "2100m", "b": "1950m", "c": "1"} {
 		pods += "{apiVersion: v1, kind: Pod, metadata: {name: " + name +
-			"}, spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 1500m, memory: 128Mi}}}]}}\n---\n"
+			"}, spec: {containers: [{name: c, image: x, resources: {requests: {cpu: " + cpu + ", memory: 128Mi}}}]}}\n---\n"
 	}
 	stdout, _, err := command(m6iPool+pods, "plan", "-f", "-", "--region", "eu-west-1")
 	flat := strings.Join(strings.Fields(stdout), " ")
-	if err != nil || !strings.Contains(flat, "/h more The bound counts parts of nodes; unused: 0.") ||
+	if err != nil || !strings.Contains(flat, "/h more The bound counts parts of nodes; unused: 2.") ||
 		!strings.Contains(flat, " memory --explain-cost shows what makes up the difference Prices:") || strings.Contains(flat, "% more") {
 		t.Errorf("%v:\n%s", err, stdout)
 	}

@@ -347,7 +347,11 @@ func (r *Report) total(p *report.Page) {
 		p.Printf("Prefs: %s of it for preferences of pods\n", report.Hourly(extra))
 	}
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
-		p.Printf("Bound: %s, which no plan can beat; %s\n", report.Hourly(bound), r.gap(total, bound))
+		if total <= bound*(1+provenWithin) {
+			p.Printf("Bound: %s, which no plan can beat: this plan is optimal (proven)\n", report.Hourly(bound))
+		} else {
+			p.Printf("Bound: %s, which no plan can beat; %s\n", report.Hourly(bound), r.gap(total, bound))
+		}
 		if total-bound >= attribution.LeastCost && r.RuleCosts == nil {
 			p.Printf("       --explain-cost shows what makes up the difference\n")
 		}
@@ -369,6 +373,9 @@ func (r *Report) total(p *report.Page) {
 		))
 	}
 }
+
+// provenWithin is the share of a cost that rounding may take.
+const provenWithin = 1e-6
 
 // wholeNodes sets how many of the most expensive nodes of a plan its bound must be worth for a percentage to mean something. The bound
 // counts parts of nodes: a node more than its parts is then at most a twentieth.

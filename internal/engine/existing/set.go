@@ -78,7 +78,7 @@ func (s *Set) AnyOpen() bool {
 
 // AnyNominated reports whether any node was launched for pods of the snapshot.
 func (s *Set) AnyNominated() bool {
-	return slices.ContainsFunc(s.all, func(n *Node) bool { return len(n.src.Nominated) > 0 })
+	return slices.ContainsFunc(s.all, func(n *Node) bool { return len(n.src.Nominated) > 0 && !n.removed })
 }
 
 // Holds reports whether any node that takes pods has room for the requests.

@@ -15,6 +15,8 @@ type Bound struct {
 	free  []float64
 	// freeValue is the value of all free room on existing nodes.
 	freeValue float64
+	// values are those of the pods of the program, before any Resolve.
+	values []float64
 	// known holds what rules prove of the last plan. Strategies that schedule the same pods share it.
 	known ruleBound
 }
@@ -27,7 +29,11 @@ type ruleBound struct {
 
 // NewBound bounds plans that may use the free room, which the market was made with, and the reservations.
 func NewBound(m *Market, free []float64, slots *reservation.Slots) *Bound {
-	return &Bound{m: m, slots: slots, free: free, freeValue: dot(free, m.roomDuals)}
+	values := make([]float64, len(m.pods))
+	for i := range values {
+		values[i] = m.Value(i)
+	}
+	return &Bound{m: m, slots: slots, free: free, freeValue: dot(free, m.roomDuals), values: values}
 }
 
 // Plan describes what a bound has to know of a plan.

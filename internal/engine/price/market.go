@@ -43,6 +43,7 @@ type Market struct {
 	pods    []lp.Pods
 	numbers []int
 	usable  [][]*nodepool.Candidates // by index of pods
+	offers  []lp.Offering            // those of the program
 	// roomDuals are, per axis, an upper bound on the value of one unit to any pod on an existing node.
 	roomDuals []float64
 	total     float64
@@ -77,6 +78,7 @@ func NewMarket(p Problem) *Market {
 		}
 	}
 	offerings, representedBy := m.representatives()
+	m.offers = offerings
 	m.program = lp.New(lp.Input{Axes: p.Axes, Classes: len(m.classes), Offerings: offerings, RepresentedBy: representedBy, Pods: m.pods})
 	for i, pods := range p.Pods {
 		m.total += m.Value(m.numbers[i]) * float64(pods.Count)

@@ -130,21 +130,27 @@ func (sv *solver) candidateLists(k *podclass.Constraints) []*nodepool.Candidates
 	return out
 }
 
-// lowerBound is less than or equal to the cost of any plan that schedules the same pods as this one. Where the plan costs
-// more than similarCost above the bound of prices, rules of topology raise it. Otherwise it is good enough.
+// lowerBound is less than or equal to the cost of any plan that schedules the same pods as this one. Where the plan costs more than the
+// bound of prices, whole nodes raise it. Where it then still costs more than similarCost above it, rules of topology do. Otherwise it is
+// good enough.
 func (r *run) lowerBound(p *Plan) float64 {
 	if r.market.bound == nil {
 		return 0
 	}
 	plan := r.valuedPlan()
 	bound, cost := r.market.bound.Of(plan), p.Stats.HourlyCost+p.Stats.NodeCost
+	if cost <= bound*(1+nearlyEqual) {
+		return bound
+	}
+	ruled := &price.RuledPlan{
+		Plan: plan, Cost: cost, Nodes: len(p.Launches), Scheduled: r.scheduledPods(), Existing: r.existingNodes(),
+		Nominated: r.nodes.AnyNominated(),
+	}
+	bound = r.market.bound.Integer(ruled, bound)
 	if cost <= bound*similarCost || !slices.ContainsFunc(r.topology.Groups(), price.Rules) {
 		return bound
 	}
-	return r.market.bound.WithRules(&price.RuledPlan{
-		Plan: plan, Cost: cost, Nodes: len(p.Launches), Scheduled: r.scheduledPods(), Existing: r.existingNodes(),
-		Nominated: r.nodes.AnyNominated(),
-	}, bound, similarCost)
+	return r.market.bound.WithRules(ruled, bound, similarCost)
 }
 
 // valuedPlan is the plan of the run as the bound sees it.

@@ -26,7 +26,7 @@ func TestAPlanThatCannotBeImprovedIsMadeOnce(t *testing.T) {
 		{"one pod of the larger type", enginetest.Pods(1, "a", requests("6")), true},
 		{"pods that fill a node", enginetest.Pods(4, "a", requests("1")), true},
 		{"pods that leave most of a node unused", enginetest.Pods(2, "a", requests("100m")), true},
-		{"one node above the bound", enginetest.Pods(5, "a", requests("1")), false},
+		{"one node for what no smaller ones hold", enginetest.Pods(5, "a", requests("1")), true},
 		{"two nodes", enginetest.Pods(12, "a", requests("1")), false},
 		{"a pod that fits nowhere beside one that does", append(enginetest.Pods(1, "a", requests("1")), enginetest.Pods(1, "b", requests("64"))...), true},
 	} {

@@ -19,9 +19,11 @@ type Bound struct {
 	values []float64
 	// known holds what rules prove of the last plan. Strategies that schedule the same pods share it.
 	known ruleBound
+	// whole is the same for whole nodes.
+	whole ruleBound
 }
 
-// ruleBound describes what the host rules and zone rules of certain scheduled pods prove, in $/h.
+// ruleBound describes what the rules or the whole nodes of certain scheduled pods prove, in $/h.
 type ruleBound struct {
 	scheduled map[int]int // pods by their index in the Problem
 	value     float64
@@ -126,11 +128,7 @@ func (b *Bound) WithRules(p *RuledPlan, bound, enough float64) float64 {
 	if b.m.program == nil {
 		return bound
 	}
-	scheduled := make(map[int]int, len(p.Scheduled))
-	for _, s := range p.Scheduled {
-		scheduled[s.Pods] = s.Count
-	}
-	if !maps.Equal(b.known.scheduled, scheduled) {
+	if scheduled := countsOf(p); !maps.Equal(b.known.scheduled, scheduled) {
 		b.known = ruleBound{scheduled, b.proven(p, bound, enough)}
 	}
 	return max(bound, b.known.value)

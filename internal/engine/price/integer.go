@@ -2,6 +2,7 @@ package price
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -9,15 +10,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
+// WholeNodes is how many new nodes a plan may have for its bound to count whole nodes: of many, the last one is a small part.
+const WholeNodes = 40
+
 const (
-	// coverNodes is how many new nodes a plan may have for its bound to count whole nodes: of many, the last one is a small part.
-	coverNodes = 40
 	// coverSteps bounds the search of one cover. It takes some hundred steps as a rule.
 	coverSteps = 4000
 	// coverSets bounds how many sets of large pods are covered by count.
 	coverSets = 6
 	// coverClasses bounds how many demand classes are covered one by one.
 	coverClasses = 8
+	// coverKinds is from how many kinds of pods on only a gap above coverGap is worth the time.
+	coverKinds, coverGap = 100, 1.01
 	// coverRounding keeps sums of floating point from proving what is not so.
 	coverRounding = 1e-9
 )
@@ -36,14 +40,29 @@ const (
 //
 // Cost: offerings and existing nodes times weights, and coverSteps per weight and part. Reservations are not known, so there must be none.
 func (b *Bound) Integer(p *RuledPlan, bound float64) float64 {
-	if b.m.program == nil || b.slots.Len() > 0 || p.Nodes > coverNodes || p.Nodes == 0 || p.Nominated {
+	if b.m.program == nil || b.slots.Len() > 0 || p.Nodes > WholeNodes || p.Nodes == 0 || p.Nominated {
 		return bound
 	}
-	total := 0.0
-	for _, part := range b.parts(p) {
-		total += max(part.least(b, p.Cost), b.leastApart(part, p.Cost))
+	if len(p.Scheduled) > coverKinds && p.Cost <= bound*coverGap {
+		return bound
 	}
-	return max(bound, min(total, p.Cost))
+	if scheduled := countsOf(p); !maps.Equal(b.whole.scheduled, scheduled) {
+		total := 0.0
+		for _, part := range b.parts(p) {
+			total += max(part.least(b, p.Cost), b.leastApart(part, p.Cost))
+		}
+		b.whole = ruleBound{scheduled, min(total, p.Cost)}
+	}
+	return max(bound, b.whole.value)
+}
+
+// countsOf counts the scheduled pods by their index in the Problem.
+func countsOf(p *RuledPlan) map[int]int {
+	out := make(map[int]int, len(p.Scheduled))
+	for _, s := range p.Scheduled {
+		out[s.Pods] = s.Count
+	}
+	return out
 }
 
 // leastApart is the least that some pods of a part cost which share no offering with each other: those of the demand classes that cost most

@@ -139,7 +139,8 @@ func (r *run) lowerBound(p *Plan) float64 {
 	}
 	plan := r.valuedPlan()
 	bound, cost := r.market.bound.Of(plan), p.Stats.HourlyCost+p.Stats.NodeCost
-	if cost <= bound*(1+nearlyEqual) {
+	rules := slices.ContainsFunc(r.topology.Groups(), price.Rules)
+	if cost <= bound*(1+nearlyEqual) || len(p.Launches) > price.WholeNodes && (!rules || cost <= bound*similarCost) {
 		return bound
 	}
 	ruled := &price.RuledPlan{
@@ -147,7 +148,7 @@ func (r *run) lowerBound(p *Plan) float64 {
 		Nominated: r.nodes.AnyNominated(),
 	}
 	bound = r.market.bound.Integer(ruled, bound)
-	if cost <= bound*similarCost || !slices.ContainsFunc(r.topology.Groups(), price.Rules) {
+	if !rules || cost <= bound*similarCost {
 		return bound
 	}
 	return r.market.bound.WithRules(ruled, bound, similarCost)

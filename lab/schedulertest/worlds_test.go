@@ -20,7 +20,7 @@ import (
 )
 
 // worlds is how many worlds of each kind a test run generates. DOVETAIL_WORLDS=first,count generates others. With DOVETAIL_FINDINGS=first,
-// only the first world that differs is shown, as it is.
+// only the first world that differs is shown, as it is; with DOVETAIL_FINDINGS=all, all are, as they are.
 const worlds = 158
 
 func (k *kind) worldRange(t *testing.T) (first, count uint64) {
@@ -194,6 +194,7 @@ func (k *kind) run(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		seeds = append(seeds, seed)
 	}
+	asTheyAre := os.Getenv("DOVETAIL_FINDINGS") == "all"
 	if os.Getenv("DOVETAIL_FINDINGS") == "first" {
 		k.findFirst(t, append(seeds, k.mended...))
 		return
@@ -205,7 +206,9 @@ func (k *kind) run(t *testing.T) {
 		if seed >= first && seed < first+count { // the others were not chosen by chance
 			seen.Add(s, &plan)
 		}
-		if err := validate.Plan(s, plan); err != nil {
+		if err := validate.Plan(s, plan); err != nil && asTheyAre {
+			t.Errorf("world %d: the checker finds: %v", seed, err)
+		} else if err != nil {
 			small := propertytest.Shrink(s, func(w *snapshot.Snapshot) bool {
 				return len(w.Pools) > 0 && validate.Plan(w, schedule.Solve(w, schedule.Budget{})) != nil
 			})
@@ -217,7 +220,7 @@ func (k *kind) run(t *testing.T) {
 			continue
 		}
 		direction, _, _ := strings.Cut(why, ":")
-		if failed++; failed > 3 {
+		if failed++; failed > 3 || asTheyAre {
 			t.Errorf("world %d: %s", seed, why)
 			continue
 		}

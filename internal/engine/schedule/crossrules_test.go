@@ -54,9 +54,17 @@ func TestNoNodeForPodsThatOthersLeaveTooManyBeside(t *testing.T) {
 		pods := append(Pods(others, "a", Labeled("app", "a"), Requests("cpu", "100m")), Pod("large", Requests("cpu", "3"), Spread(Zone, 1, "a")))
 		return withNodes(World(pool(Require(Zone, in, zone)), pods...), small, occupied("old", "z2", Pod("old")))
 	}
+	// The large pod counts itself.
+	own := func(others int) *snapshot.Snapshot {
+		s := plan("z1", others)
+		s.Pods[others].Labels = map[string]string{"app": "a"}
+		return s
+	}
 	checkPlans(t, []planCase{
 		{"one in its zone", plan("z1", 1), []string{"on n1: a", "general m.large z1: large"}},
 		{"two in its zone", plan("z1", 2), []string{"on n1: a x2", "unschedulable (Topology): large"}},
+		{"of its own set, none in its zone", own(0), []string{"general m.large z1: large"}},
+		{"of its own set, one in its zone", own(1), []string{"on n1: a", "unschedulable (Topology): large"}},
 		{"two in another zone", plan("z2", 2), []string{"on n1: a x2", "general m.large z2: large"}},
 		{
 			"pods that are divided over zones", withNodes(World(pool(), append(Pods(3, "a", Labeled("app", "a"), Requests("cpu", "100m")),

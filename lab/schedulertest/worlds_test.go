@@ -145,9 +145,11 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{name: "nodes in flight", has: inFlightHappenings(), world: propertytest.InFlightWorld, seeds: 21_000_000, mended: []uint64{
 			3547,  // a new node made a zone beside which nominated pods were too many
 			26022, // the checker had all nodes in flight up before any pod is bound
+			31052, // pods that are not spread came to existing nodes, and were too many beside one of their set on a node in flight
 			3901,  // nominated pods rest on one that the plan had for an existing node
 		}},
 		{name: "deleting nodes", has: deletingHappenings(), world: propertytest.DeletingWorld, seeds: 23_000_000, mended: []uint64{
+			340,      // nobody of a set was placed, since a node for one of it brings a DaemonSet's pod of the set
 			555, 826, // DaemonSets' pods on nodes that leave
 			2192, 2216, 2826, 5138, // pods that spread over hosts wait until a node that is being deleted is gone
 			20877, // domains began without DaemonSets' pods, since nodes that do not count bring none
@@ -156,6 +158,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{name: "reserved capacity", has: reservedHappenings(), world: propertytest.ReservedWorld, seeds: 25_000_000, mended: []uint64{
 			21160, // nodes outside reservations counted as if they might be in one only
 		}},
+		{name: "two spreads", has: twoSpreadsHappenings(), world: propertytest.TwoSpreadsWorld, seeds: 29_000_000},
 		// One takes three times as long as one of another kind: pods with devices are planned one by one.
 		{name: "devices", has: devicesHappenings(), world: schedulertest.DevicesWorld, seeds: 27_000_000, worlds: 140, mended: []uint64{
 			40427, // the checker of plans wanted devices for a claim that gets them with another pod

@@ -85,14 +85,17 @@ func (r *run) postpone() (some bool) {
 func (r *run) postponeOf(g *topology.Group) (some bool) {
 	counted, spread := map[string]int{}, map[string]int{}
 	r.eachPlanned(g, func(d string, c *podclass.Class, n int) {
-		if slices.Contains(c.Matches(), g) {
-			counted[d] += n
-			spread[d] += n * btoi(requires(c, g))
-		}
+		counts := btoi(slices.Contains(c.Matches(), g))
+		counted[d] += n * counts
+		spread[d] += n * counts * btoi(requires(c, g))
 	})
+	full := map[string]bool{}
+	for d := range counted {
+		full[d] = g.FillsUp(d, counted[d], spread[d])
+	}
 	r.eachPlanned(g, func(d string, of *podclass.Class, _ int) {
 		c := r.classOf(of)
-		if c.round >= spreadRound || !requires(of, g) || !g.FillsUp(d, counted[d], spread[d]) {
+		if !full[d] || c.round >= spreadRound || !requires(of, g) {
 			return
 		}
 		c.round, r.lastRound, r.postponed, some = spreadRound, max(r.lastRound, spreadRound), true, true

@@ -258,7 +258,7 @@ compare: ## Measure Dovetail and the controller KARPENTER=path/to/controller wit
 	@$(BIN)/dovetail-lab compare --other "$(KARPENTER)" $(COMPAREFLAGS)
 
 .PHONY: fuzz
-fuzz: ## Search for clusters with a wrong plan: 120,000 random ones, planted faults, and FUZZTIME (10m) each for two fuzz tests
+fuzz: ## Search for clusters with a wrong plan: 140,000 random ones, planted faults, and FUZZTIME (10m) each for two fuzz tests
 	DOVETAIL_WORLDS=0,20000 go test -run 'TestWorlds|TestWideWorlds' ./internal/engine/propertytest
 	DOVETAIL_WORLDS=0,10000 go test -timeout 3h ./lab/schedulertest
 	go run ./hack/plantfaults

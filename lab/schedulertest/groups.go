@@ -55,6 +55,7 @@ func (g *groups) show(c *propertytest.Cluster, group *schedulingv1beta1.PodGroup
 			pods = append(pods, &bound)
 		}
 	}
+	g.s.snapshot.nodes = nil
 	g.s.snapshot.Snapshot = cache.NewTestSnapshotWithPodGroups(pods, nodes, []*schedulingv1beta1.PodGroup{group})
 }
 

@@ -189,6 +189,14 @@ func reservedHappenings() []propertytest.Happening {
 	}
 }
 
+func twoSpreadsHappenings() []propertytest.Happening {
+	return []propertytest.Happening{
+		happening("a node that lacks the key of one of two spreads", 0.5, func(s *snapshot.Snapshot) bool {
+			return slices.ContainsFunc(s.Nodes, func(n snapshot.Node) bool { return propertytest.LacksKey(s, &n) })
+		}),
+	}
+}
+
 func devicesHappenings() []propertytest.Happening {
 	return []propertytest.Happening{
 		ofPods("a pod with claims for devices", 0.4, func(p *corev1.Pod) bool { return len(p.Spec.ResourceClaims) > 0 }),

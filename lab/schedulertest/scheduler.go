@@ -3,11 +3,8 @@ package schedulertest
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
@@ -15,7 +12,6 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -68,7 +64,7 @@ func NewScheduler(objects map[string][]runtime.Object, of snapshot.SchedulerProf
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{snapshot: &view{}, nominated: nominator{}, devices: &manager{stop: func() {}}}
+	s := &Scheduler{snapshot: newView(), nominated: nominator{}, devices: &manager{stop: func() {}}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if err := s.devices.show(s.ctx, nil, nil, nil); err != nil {
 		s.stop()
@@ -105,11 +101,6 @@ func NewScheduler(objects map[string][]runtime.Object, of snapshot.SchedulerProf
 func (s *Scheduler) Stop() {
 	s.devices.stop()
 	s.stop()
-}
-
-// Nodes are the cluster for the calls of Filter that follow: its nodes, the CSINodes of some, and the pods on nodes.
-func (s *Scheduler) Nodes(nodes []*corev1.Node, csi []*storagev1.CSINode, pods []*corev1.Pod) {
-	s.snapshot.Snapshot, s.snapshot.csi = cache.NewSnapshot(pods, nodes), csi
 }
 
 // Nominate has pods count on nodes, by name, for pods of their priority and lower ones. Those that were nominated before are no more.
@@ -149,26 +140,6 @@ func refusal(status *fwk.Status) string {
 		return ""
 	}
 	return fmt.Sprintf("%s: %s", status.Plugin(), status.Message())
-}
-
-// view is the snapshot of the moment, as plugins see it.
-type view struct {
-	*cache.Snapshot
-	csi []*storagev1.CSINode
-}
-
-func (v *view) CSINodes() fwk.CSINodeLister { return v }
-
-// List lists the CSINodes.
-func (v *view) List() ([]*storagev1.CSINode, error) { return v.csi, nil }
-
-// Get returns the CSINode of the node. The error is NotFound.
-func (v *view) Get(name string) (*storagev1.CSINode, error) {
-	i := slices.IndexFunc(v.csi, func(n *storagev1.CSINode) bool { return n.Name == name })
-	if i < 0 {
-		return nil, apierrors.NewNotFound(storagev1.Resource("csinodes"), name)
-	}
-	return v.csi[i], nil
 }
 
 // nominator has the pods that are nominated, by node.

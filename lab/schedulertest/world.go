@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -114,30 +113,14 @@ func stateOf(c *propertytest.Cluster, node *propertytest.ClusterNode) state {
 
 // show has the calls of Filter that follow see the cluster.
 func (s *Scheduler) show(c *propertytest.Cluster, node *propertytest.ClusterNode) error {
-	var nodes []*corev1.Node
-	var csi []*storagev1.CSINode
-	var pods []*corev1.Pod
-	nominated := map[string][]*corev1.Pod{}
-	for _, n := range c.Nodes {
-		if n.Gone {
-			continue
-		}
-		nodes = append(nodes, nodeObject(n, n.Name, plain(n, n.Allocatable)))
-		csi = append(csi, csiNode(c.World, n))
-		for _, p := range n.Pods {
-			if p.Status.NominatedNodeName != "" {
-				nominated[n.Name] = append(nominated[n.Name], p)
-				continue
-			}
-			bound := *p
-			bound.Spec.NodeName = n.Name
-			pods = append(pods, &bound)
-		}
+	like := node
+	if !c.EmptyHost {
+		like = nil
 	}
-	if c.EmptyHost {
-		nodes = append(nodes, nodeObject(node, emptyHost, corev1.ResourceList{corev1.ResourcePods: resource.Quantity{}}))
+	nominated, err := s.snapshot.show(c, like)
+	if err != nil {
+		return err
 	}
-	s.Nodes(nodes, csi, pods)
 	if a, has := c.Devices.(*allocated); has {
 		if err := s.devices.show(s.ctx, a.withMade(c), a.published(c), a.world); err != nil {
 			return err

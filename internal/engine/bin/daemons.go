@@ -329,7 +329,7 @@ func (f *following) attempt(cands *nodepool.Candidates, satisfied []int) (done b
 	if len(satisfied) > 0 {
 		a.views, a.reduced = make([]topology.View, 0, len(f.a.views)), true
 		for i, v := range f.a.views {
-			if !slices.Contains(satisfied, i) {
+			if !slices.Contains(satisfied, i) || v.FollowsFounder() {
 				a.views = append(a.views, v)
 			}
 		}

@@ -150,6 +150,9 @@ func offers(t *nodepool.Template, k *Constraints, level *Level) bool {
 
 // OnlySpreadsOverZones reports whether the class's spreads over zones count its own pods, and no other rule that may
 // give way or depends on pods elsewhere concerns its zone. Relaxation levels before the first one do not count.
+//
+// A second spread that is required, over other domains than hosts, does concern it: kube-scheduler binds one pod after the other, each as
+// both spreads allow, and there need be no order that leads to the counts of a division, which knows only zones.
 func (k *Constraints) OnlySpreadsOverZones(first int) bool {
 	const zone = corev1.LabelTopologyZone
 	if k.manyTerms {
@@ -160,8 +163,12 @@ func (k *Constraints) OnlySpreadsOverZones(first int) bool {
 			return false
 		}
 	}
+	required := k.levels[len(k.levels)-1].groups
 	return !slices.ContainsFunc(k.Views(k.levels[first]), func(v topology.View) bool {
-		return v.Key() == zone && (v.Type() != topology.Spread || !v.Self())
+		if v.Key() != zone {
+			return v.Type() == topology.Spread && !v.OverHosts() && slices.Contains(required, v.Group())
+		}
+		return v.Type() != topology.Spread || !v.Self()
 	})
 }
 

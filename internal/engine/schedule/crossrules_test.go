@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -46,6 +47,30 @@ func TestTheFirstPodOfASetWaitsForThoseOnExistingNodes(t *testing.T) {
 	})
 }
 
+// TestPodsFollowTheFirstOfTheirSetToNodesThatBringDaemons: a node for one of a set brings a DaemonSet's pod of the set. That may not come up
+// where the others are not, since the first of them has to follow it if the node is up before.
+func TestPodsFollowTheFirstOfTheirSetToNodesThatBringDaemons(t *testing.T) {
+	arm := WithOfferings(WithLabel(Type("arm", 0.1, "cpu", "2", "memory", "32Gi", "pods", "110"), Arch, "arm64"),
+		Offering("z3", "on-demand", 0.11), Offering("z3", "spot", 0.1))
+	amd := WithOfferings(Type("amd", 0.4, "cpu", "8", "memory", "32Gi", "pods", "110"),
+		Offering("z1", "on-demand", 0.41), Offering("z2", "on-demand", 0.4), Offering("z2", "spot", 0.41))
+	web := Labeled("app", "web")
+	spot := WithOfferings(Type("spot", 0.4, "cpu", "8", "memory", "32Gi", "pods", "110"), Offering("z3", "spot", 0.41))
+	s := World([]snapshot.Pool{
+		Pool("light", []*catalog.InstanceType{arm}), Pool("heavy", []*catalog.InstanceType{amd, spot}, Weight(2)),
+	}, append(Pods(3, "web", web, Near(Capacity, "web"), Spread(Zone, 1, "web")), Pod("other"))...)
+	s.DaemonSets = []snapshot.DaemonSet{{Namespace: "default", Name: "agent", Pod: Pod("agent", web, Selects(Arch, "arm64"))}}
+	plan := schedule.Solve(s, schedule.Budget{})
+	if got := describe(plan); got != "heavy amd z1: web\nheavy amd z2: other, web\nlight arm z3: web" {
+		t.Fatal(got)
+	}
+	for _, l := range plan.Launches {
+		if l.Offering.CapacityType != "on-demand" {
+			t.Errorf("%s is launched as %s", l.InstanceTypes[0].Name, l.Offering.CapacityType)
+		}
+	}
+}
+
 // TestNoNodeForPodsThatOthersLeaveTooManyBeside: a pod spreads over zones with others and is not counted itself. These come to an existing
 // node in the zone, where kube-scheduler binds them before the pod's new node is up.
 func TestNoNodeForPodsThatOthersLeaveTooManyBeside(t *testing.T) {
@@ -54,9 +79,17 @@ func TestNoNodeForPodsThatOthersLeaveTooManyBeside(t *testing.T) {
 		pods := append(Pods(others, "a", Labeled("app", "a"), Requests("cpu", "100m")), Pod("large", Requests("cpu", "3"), Spread(Zone, 1, "a")))
 		return withNodes(World(pool(Require(Zone, in, zone)), pods...), small, occupied("old", "z2", Pod("old")))
 	}
+	// The large pod counts itself.
+	own := func(others int) *snapshot.Snapshot {
+		s := plan("z1", others)
+		s.Pods[others].Labels = map[string]string{"app": "a"}
+		return s
+	}
 	checkPlans(t, []planCase{
 		{"one in its zone", plan("z1", 1), []string{"on n1: a", "general m.large z1: large"}},
 		{"two in its zone", plan("z1", 2), []string{"on n1: a x2", "unschedulable (Topology): large"}},
+		{"of its own set, none in its zone", own(0), []string{"general m.large z1: large"}},
+		{"of its own set, one in its zone", own(1), []string{"on n1: a", "unschedulable (Topology): large"}},
 		{"two in another zone", plan("z2", 2), []string{"on n1: a x2", "general m.large z2: large"}},
 		{
 			"pods that are divided over zones", withNodes(World(pool(), append(Pods(3, "a", Labeled("app", "a"), Requests("cpu", "100m")),

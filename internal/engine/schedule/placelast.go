@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -55,54 +56,74 @@ func (sv *solver) placeFirst() {
 	sv.placeLast()
 }
 
-// postpone finds the classes with a spread over domains that does not count their own pods, and with a pod on a planned node in a domain to
-// which the plan has brought too many pods of others since. These come to existing nodes, and kube-scheduler binds them while the node is
-// launched. Such classes are placed once the places of all others are known, from then on. It returns whether there are any.
+// postpone finds the classes with a spread over domains, and with a pod on a planned node in a domain to which the plan has brought too
+// many pods of others since. These come to existing nodes, and kube-scheduler binds them while the node is launched. Such classes are
+// placed once the places of all others are known, from then on. It returns whether there are any.
 //
-// Cost: the classes; planned nodes and their classes, if there is such a spread.
+// Cost: the classes; planned nodes and their classes, for each spread that counts pods on existing nodes which it does not spread.
 func (r *run) postpone() (some bool) {
-	if r.bins.Len() == 0 || !slices.ContainsFunc(r.classes, func(c *class) bool { return c.onExisting > 0 }) {
+	if r.bins.Len() == 0 {
 		return false
 	}
+	seen := map[*topology.Group]bool{}
 	for _, c := range r.classes {
-		if c.round >= spreadRound || len(c.Levels()) == 0 {
+		if c.onExisting == 0 {
 			continue
 		}
-		for _, g := range c.Levels()[len(c.Levels())-1].Groups() {
+		for _, g := range c.Matches() {
 			r.steps++
-			if g.Type() == topology.Spread && !g.OverHosts() && !slices.Contains(c.Matches(), g) && r.filledUp(c, g) {
-				c.round, r.lastRound, r.postponed, some = spreadRound, max(r.lastRound, spreadRound), true, true
-				if c.whole != nil {
-					c.whole.round = spreadRound // of which the next run makes parts
-				}
+			if g.Type() == topology.Spread && !g.OverHosts() && !seen[g] && !requires(c.Class, g) {
+				seen[g] = true
+				some = r.postponeOf(g) || some
 			}
 		}
 	}
 	return some
 }
 
-// filledUp reports whether a pod of the class is on a planned node where the spread has too many pods: see postpone.
-func (r *run) filledUp(c *class, g *topology.Group) bool {
-	counted, here := map[string]int{}, map[string]bool{}
+// postponeOf is postpone for the classes with the spread.
+func (r *run) postponeOf(g *topology.Group) (some bool) {
+	counted, spread := map[string]int{}, map[string]int{}
+	r.eachPlanned(g, func(d string, c *podclass.Class, n int) {
+		counts := btoi(slices.Contains(c.Matches(), g))
+		counted[d] += n * counts
+		spread[d] += n * counts * btoi(requires(c, g))
+	})
+	full := map[string]bool{}
+	for d := range counted {
+		full[d] = g.FillsUp(d, counted[d], spread[d])
+	}
+	r.eachPlanned(g, func(d string, of *podclass.Class, _ int) {
+		c := r.classOf(of)
+		if !full[d] || c.round >= spreadRound || !requires(of, g) {
+			return
+		}
+		c.round, r.lastRound, r.postponed, some = spreadRound, max(r.lastRound, spreadRound), true, true
+		if c.whole != nil {
+			c.whole.round = spreadRound // of which the next run makes parts
+		}
+	})
+	return some
+}
+
+// eachPlanned calls f with the classes on planned nodes, the numbers of their pods, and the group's domain, if that is known.
+func (r *run) eachPlanned(g *topology.Group, f func(domain string, c *podclass.Class, pods int)) {
 	for _, b := range r.bins.All() {
 		d, single := b.Candidates().Domain(g.Key())
 		if !single {
 			continue
 		}
-		for other, n := range b.Contents() {
+		for c, n := range b.Contents() {
 			r.steps++
-			here[d] = here[d] || other == c.Class
-			if slices.Contains(other.Matches(), g) {
-				counted[d] += n
-			}
+			f(d, c, n)
 		}
 	}
-	for d, some := range here {
-		if some && g.FillsUp(d, counted[d]) {
-			return true
-		}
-	}
-	return false
+}
+
+// requires reports whether pods of the class have the constraint when all of their preferences are dropped.
+func requires(c *podclass.Class, g *topology.Group) bool {
+	levels := c.Levels()
+	return len(levels) > 0 && slices.Contains(levels[len(levels)-1].Groups(), g)
 }
 
 // decideDaemons chooses where the last node comes up with DaemonSets' pods that count for spreads, as soon as pods spread with them.

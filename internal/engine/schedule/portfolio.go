@@ -87,6 +87,7 @@ func (p *portfolio) next() (a attempt, more bool) {
 	for len(p.others) > 0 {
 		how := p.others[0]
 		if p.others = p.others[1:]; p.worthwhile(how) {
+			p.sv.placeFirst() // no other strategy need bring pods to the same existing nodes
 			p.current.how, p.current.ceiling, p.current.apart, p.current.countForeign = how, p.ceiling(), p.apart, false
 			return p.current, true
 		}

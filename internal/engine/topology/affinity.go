@@ -90,6 +90,13 @@ func (v *View) bootstrap() bool {
 	return v.ownUndecided > 0 || !slices.ContainsFunc(v.g.others, func(g *Group) bool { return !g.Empty() })
 }
 
+// FollowsFounder reports whether the pod must be in the domain that the first pod of its set has chosen, though a DaemonSet's pod of the
+// set comes with the node: where that may come up in another domain before the first pod is bound, this one has to follow it. Only once
+// that has happened to the first pod: see FoundLast.
+func (v *View) FollowsFounder() bool {
+	return v.g.foundedLast && !v.g.foundsLast && !v.g.foundsNever && v.g.populated()
+}
+
 // populated reports whether a pod is counted in some domain.
 func (g *Group) populated() bool {
 	for _, n := range g.counts {

@@ -211,14 +211,15 @@ func (g *Group) endBriefRelease() {
 	}
 }
 
-// FillsUp reports whether pods of the plan on existing nodes are too many in a domain for pods of the spread that it does not count, with
-// so many that it counts on planned nodes there. Those on existing nodes wait for no node. Spread only.
-func (g *Group) FillsUp(domain string, onPlanned int) bool {
+// FillsUp reports whether pods of the plan on existing nodes, which wait for no node, are too many in a domain for pods of the spread on
+// planned nodes there. Of what the spread counts there, onPlanned are on planned nodes, and spread of these have the spread themselves:
+// kube-scheduler binds them one after the other. Spread only.
+func (g *Group) FillsUp(domain string, onPlanned, spread int) bool {
 	if g.arrivals != nil {
 		onPlanned += g.arrivals.brought[domain]
 	}
 	n := g.counts[domain] - onPlanned
-	return n > g.CountBefore(domain) && n-g.minCount() > g.maxSkew
+	return n > g.CountBefore(domain) && n+spread-g.minCount() > g.maxSkew
 }
 
 // mayBeIn reports whether the planned node counts for the group and may come up in the domain.

@@ -8,7 +8,8 @@
 //
 // Groups are divided together with all groups that share pods with them. They are divided only where the counts at the
 // end follow from the division: every pod of the run that a group counts must have that group as its constraint, and no
-// other rule on zones. Pods that count for a group without being spread by it may end up in any zone.
+// other rule on zones. Pods that count for a group without being spread by it may end up in any zone. A second spread that is
+// required, as over architectures, is such a rule, too: kube-scheduler binds pods one by one.
 //
 // # Invariant
 //

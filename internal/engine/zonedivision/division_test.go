@@ -145,6 +145,20 @@ func TestPodsAreDividedByPriceWithinMaxSkew(t *testing.T) {
 			map[string]int{"z1": 2, "z2": 2, "z3": 2},
 		},
 		{
+			"a spread over other domains, with which no order of binding need lead to the division",
+			[3]float64{1, 1, 1},
+			spread(4, "web", Spread(Zone, 1, "web"), Spread(Arch, 2, "web")),
+			map[string]int{"": 4},
+		},
+		{
+			"a spread over other domains that may be given up",
+			[3]float64{1, 1, 1},
+			spread(6, "web", Spread(Zone, 1, "web"), Spread(Capacity, 1, "web", func(c *corev1.TopologySpreadConstraint) {
+				c.WhenUnsatisfiable = corev1.ScheduleAnyway
+			})),
+			map[string]int{"z1": 2, "z2": 2, "z3": 2},
+		},
+		{
 			"two groups with two prices",
 			[3]float64{1, 1.5, 2},
 			append(spread(4, "web", Spread(Zone, 4, "web")), spread(3, "api", Spread(Zone, 1, "api"))...),

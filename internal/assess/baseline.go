@@ -21,7 +21,9 @@ type Baseline struct {
 	prices   *priceList
 	// before returns where the cluster goes, computed when it is first needed.
 	before func() Prospect
-	now    Size
+	// farther is before with the bound for feature gates.
+	farther func() Prospect
+	now     Size
 }
 
 // NewBaseline prepares a comparison, which is for a person who waits: see editSteps.
@@ -30,12 +32,20 @@ func NewBaseline(view *inspect.View, settings Settings) *Baseline {
 	settings.Steps = editSteps
 	out := &Baseline{view: view, settings: settings, prices: prices}
 	out.before = sync.OnceValue(func() Prospect { return out.of(view).prospect() })
+	out.farther = sync.OnceValue(func() Prospect { return out.farTo(view).prospect() })
 	out.now.HourlyCost, out.now.Nodes = cost(view.Snapshot, prices)
 	return out
 }
 
 func (b *Baseline) of(view *inspect.View) *assessment {
 	return &assessment{view: view, settings: b.settings, prices: b.prices}
+}
+
+// farTo is of with the bound for feature gates.
+func (b *Baseline) farTo(view *inspect.View) *assessment {
+	out := b.of(view)
+	out.settings.Steps = gateSteps
+	return out
 }
 
 // Compare computes what the edit of a NodePool does.
@@ -47,7 +57,8 @@ func (b *Baseline) Compare(pool *karpv1.NodePool) (*Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := b.compare(b.of(edited), samePlans(b.view, edited, pool.Name))
+	out := compare(b.before, b.of(edited), samePlans(b.view, edited, pool.Name))
+	out.Now = b.now
 	pools := map[string]*karpv1.NodePool{pool.Name: pool}
 	out.drift(b.view, edited, pools)
 	out.budget(edited, pools)
@@ -62,7 +73,8 @@ func (b *Baseline) CompareNodeClass(class *awsv1.EC2NodeClass) (*Comparison, err
 	}
 	alike := apiequality.Semantic.DeepEqual(b.view.NodeClasses[class.Name].Spec, edited.NodeClasses[class.Name].Spec) &&
 		slices.EqualFunc(b.view.NodeClaims, edited.NodeClaims, sameConditions)
-	out := b.compare(b.of(edited), alike)
+	out := compare(b.before, b.of(edited), alike)
+	out.Now = b.now
 	pools := map[string]*karpv1.NodePool{}
 	for _, pool := range edited.NodePools {
 		if ref := pool.Spec.Template.Spec.NodeClassRef; awsv1.IsEC2NodeClass(ref) && ref.Name == class.Name {
@@ -82,7 +94,9 @@ func (b *Baseline) CompareReplicas(of types.NamespacedName, replicas int) (*Comp
 		return nil, err
 	}
 	changed := edited.Changes[0]
-	return b.compare(b.of(edited), changed.Was == changed.Now), nil
+	out := compare(b.before, b.of(edited), changed.Was == changed.Now)
+	out.Now = b.now
+	return out, nil
 }
 
 // edited is the View of a state.
@@ -94,16 +108,16 @@ func (b *Baseline) edited(state *manifest.ClusterState, err error) (*inspect.Vie
 }
 
 // compare computes both sides. They are alike if the edit changes nothing that a Prospect depends on.
-func (b *Baseline) compare(edited *assessment, alike bool) *Comparison {
-	out := &Comparison{Now: b.now, Notes: append([]string{}, edited.view.Notes...), Drift: []EditDrift{}}
+func compare(before func() Prospect, edited *assessment, alike bool) *Comparison {
+	out := &Comparison{Notes: append([]string{}, edited.view.Notes...), Drift: []EditDrift{}}
 	if alike {
-		out.Before = b.before()
+		out.Before = before()
 		out.After = out.Before
 		out.After.Stuck, out.After.Kept = slices.Clone(out.Before.Stuck), slices.Clone(out.Before.Kept)
 	} else {
-		before := parallel.Begin(b.before)
+		computing := parallel.Begin(before)
 		out.After = edited.prospect()
-		out.Before = before.Wait()
+		out.Before = computing.Wait()
 	}
 	out.After.markNew(&out.Before)
 	return out

@@ -51,7 +51,7 @@ type WhatIf struct {
 
 // WhatIfChoices are what can be edited besides NodePools and node classes.
 type WhatIfChoices struct {
-	// Deployments are those whose pods are known, by namespace and name.
+	// Deployments are those with known pods, by namespace and name.
 	Deployments []manifest.Deployment `json:"deployments"`
 	// Gates are the feature gates that passes read.
 	Gates []assess.PassGate `json:"gates"`

@@ -39,8 +39,8 @@ type deployed struct {
 	pods []*corev1.Pod
 }
 
-// deployments finds the Deployments of the cluster. The label pod-template-hash, which only they give, tells their pods and ReplicaSets from
-// others.
+// deployments finds the Deployments of the cluster. Their pods and ReplicaSets are those with the label
+// pod-template-hash, which only they give.
 //
 // Cost: O(pods).
 func (s *ClusterState) deployments() map[types.NamespacedName]*deployed {
@@ -69,7 +69,7 @@ func (s *ClusterState) deployments() map[types.NamespacedName]*deployed {
 	return out
 }
 
-// Deployments lists the Deployments whose pods are known, by namespace and name.
+// Deployments lists the Deployments with known pods or a known template, by namespace and name.
 func (s *ClusterState) Deployments() []Deployment {
 	out := []Deployment{}
 	for name, d := range s.deployments() {

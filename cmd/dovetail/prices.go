@@ -35,8 +35,8 @@ const (
 )
 
 // priceSource decides where the prices of a command come from: for a live cluster the account's, as the controller's are, else the
-// catalog; a file of prices before either. All views of a command share it, so that each region and the file are read once, and a failure is
-// reported once.
+// catalog; a file of prices before either. All views of a command share it, so that each region and the file are read once, and a
+// failure is reported once.
 type priceSource struct {
 	// value is one of the constants above, or the path of a file.
 	value string
@@ -92,8 +92,8 @@ func (s *priceSource) fromFile() bool {
 	return s.value != pricesAuto && s.value != pricesAccount && s.value != pricesCatalog
 }
 
-// of gives a catalog the prices of the source. Those of a file come before all, then those of a catalog file, then those of the account for a
-// live cluster, which live states, then those of the built-in catalog. With --prices account, any cluster has those of the account.
+// of gives a catalog the prices of the source. Those of a file come before all, then those of a catalog file, then those of the account
+// for a live cluster, then those of the built-in catalog. With --prices account, any cluster has those of the account.
 func (s *priceSource) of(ctx context.Context, base inspect.Prices, live bool) (inspect.Prices, error) {
 	region, builtIn := base.Catalog.(*offlineregion.Region)
 	if builtIn {

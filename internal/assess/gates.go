@@ -11,7 +11,6 @@ import (
 	enginepass "github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
-	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
 // PassGate is a feature gate that a pass reads.
@@ -28,7 +27,10 @@ type passGate struct {
 	of         func(*inspect.View) *bool
 }
 
-// passGates are all of them, by their names.
+// GetName is its name.
+func (g passGate) GetName() string { return g.name }
+
+// passGates are all of them.
 var passGates = []passGate{
 	{SpotToSpot, "spot nodes may replace spot nodes", func(v *inspect.View) *bool { return &v.Search.SpotToSpot }},
 	{
@@ -63,12 +65,12 @@ type UnknownGateError struct{ Name string }
 
 // Error implements error.
 func (e *UnknownGateError) Error() string {
-	var names []string
-	for _, g := range passGates {
-		names = append(names, g.name)
+	if near := inspect.NotFound("feature gate", e.Name, passGates).Others; len(near) > 0 {
+		return fmt.Sprintf("no pass reads a feature gate %q: did you mean %s?", e.Name, strings.Join(near, " or "))
 	}
-	if near := spelling.Nearest(e.Name, slices.Sorted(slices.Values(names)), len(e.Name)/3); near != "" {
-		return fmt.Sprintf("no pass reads a feature gate %q: did you mean %s?", e.Name, near)
+	names := make([]string, len(passGates))
+	for i, g := range passGates {
+		names[i] = g.name
 	}
 	return fmt.Sprintf("no pass reads a feature gate %q: passes read %s", e.Name, strings.Join(names, ", "))
 }

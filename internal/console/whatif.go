@@ -44,8 +44,8 @@ type WhatIf struct {
 	Comparison *assess.Comparison `json:"comparison"`
 	// Prices states where prices come from.
 	Prices string `json:"prices"`
-	// Patch is the command that makes the edit of a node class; empty for other edits, and where nothing is edited. The manifest is without the
-	// user data of the class, and to apply it as a whole would remove that.
+	// Patch is the command that makes the edit of a node class; empty for other edits, and where nothing is edited. The manifest may be
+	// without the user data of the class, and to apply it as a whole would remove that.
 	Patch string `json:"patch"`
 }
 
@@ -230,9 +230,24 @@ func (c *Console) scale(ctx context.Context, asked *WhatIfRequest) (any, error) 
 	}
 	compared, err := base.CompareReplicas(types.NamespacedName{Namespace: namespace, Name: name}, *asked.Replicas)
 	if unknown := (*manifest.UnknownDeploymentError)(nil); errors.As(err, &unknown) {
-		return nil, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Field: "deployment", Message: unknown.Error()}
+		missing := inspect.NotFound("Deployment", asked.Deployment, namedDeployments(base.view.Deployments()))
+		return nil, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Field: "deployment", Message: missing.Error()}
 	}
 	return base.answer(compared, err)
+}
+
+// namedDeployment is NAMESPACE/NAME.
+type namedDeployment string
+
+// GetName is the name by which a request has it.
+func (d namedDeployment) GetName() string { return string(d) }
+
+func namedDeployments(all []manifest.Deployment) []namedDeployment {
+	out := make([]namedDeployment, len(all))
+	for i, d := range all {
+		out[i] = namedDeployment(d.Namespace + "/" + d.Name)
+	}
+	return out
 }
 
 // switchGates computes other values of feature gates.

@@ -102,13 +102,13 @@ func TestWhatCannotBeComparedHasItsReason(t *testing.T) {
 		status     int
 		field, has string
 	}{
-		{"an unknown Deployment", `{"deployment":"shop/wob","replicas":3}`, 404, "deployment", "there is no Deployment shop/wob"},
+		{"an unknown Deployment", `{"deployment":"shop/wob","replicas":3}`, 404, "deployment", `no Deployment "shop/wob"; did you mean shop/web?`},
 		{"a name without a namespace", `{"deployment":"web","replicas":3}`, 400, "deployment", `"web" is not NAMESPACE/NAME`},
 		{"fewer than no replicas", `{"deployment":"shop/web","replicas":-1}`, 400, "replicas", "-1 is not a number from 0 to 10000"},
 		{"too many", `{"deployment":"shop/web","replicas":10001}`, 400, "replicas", "from 0 to 10000"},
 		{"no number", `{"deployment":"shop/web"}`, 400, "replicas", "the number of replicas is missing"},
 		{"part of one", `{"deployment":"shop/web","replicas":1.5}`, 400, "manifest", "not valid JSON"},
-		{"an unknown gate", `{"gates":{"SpotToSpot":true}}`, 400, "gates", `"SpotToSpot"`},
+		{"an unknown gate", `{"gates":{"SpotToSpot":true}}`, 400, "gates", "did you mean SpotToSpotConsolidation?"},
 		{"two edits", `{"deployment":"shop/web","replicas":1,"gates":{}}`, 400, "", "exactly one of"},
 		{"no edit", `{}`, 400, "", "exactly one of"},
 	} {

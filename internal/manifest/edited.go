@@ -26,9 +26,9 @@ func (s *ClusterState) WithNodePool(edited *karpv1.NodePool) (*ClusterState, err
 	return next, r.drift()
 }
 
-// WithNodeClass returns the cluster state in which a node class has been edited, as WithNodePool does: its NodeClaims drift where a field has
-// changed that instances are launched with. What its selectors find, which is in no object, stays as it is, and Notes state which have
-// changed.
+// WithNodeClass returns the cluster state in which a node class has been edited, as WithNodePool does: its NodeClaims drift where a field
+// has changed that instances are launched with. What its selectors find, which is in no object, stays as it is, and Notes state which
+// have changed.
 func (s *ClusterState) WithNodeClass(edited *awsv1.EC2NodeClass) (*ClusterState, error) {
 	before := s.NodeClasses[edited.Name]
 	if before == nil {

@@ -22,8 +22,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// MaxNodePoolBytes bounds the manifest of one object that is edited. With 100 requirements of 50 values each, one has 100 kB; the API server takes
-// 1.5 MB.
+// MaxNodePoolBytes bounds the manifest of one object that is edited. With 100 requirements of 50 values each, a NodePool has 100 kB; the
+// API server takes 1.5 MB.
 const MaxNodePoolBytes = 256 << 10
 
 // Fault describes what is wrong with a manifest.

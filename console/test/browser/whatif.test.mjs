@@ -50,7 +50,7 @@ test('what-if of other things than NodePools', { timeout: 10 * 60_000 }, async (
     await replicas.fill('-1');
     await effect.getByText('replicas: -1 is not a number from 0 to 10000').waitFor();
     assert.equal(await effect.getByText('kubectl scale').count(), 0);
-    await visit(page, '#/what-if?of=scale&deployment=shop/nothing&replicas=3', 'there is no Deployment shop/nothing with pods');
+    await visit(page, '#/what-if?of=scale&deployment=shop/nothing&replicas=3', 'the cluster has no Deployment "shop/nothing"');
   });
 
   await t.test('feature gates: the next pass with and without them', async () => {

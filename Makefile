@@ -181,6 +181,10 @@ console-bench: ## Measure the page of dovetail console over 5,000 nodes and 100,
 	$(call build,./cmd/dovetail)
 	$(CONSOLE_NPM) && DOVETAIL=$(BIN)/dovetail CHROMIUM=$${CHROMIUM:-$$(command -v chromium)} node test/bench.mjs $(BENCHFLAGS)
 
+.PHONY: console-pictures
+console-pictures: cli ## Take the pictures of the console in docs/images (needs npm and chromium)
+	$(CONSOLE_NPM) && DOVETAIL=$(BIN)/dovetail CHROMIUM=$${CHROMIUM:-$$(command -v chromium)} node --test --test-concurrency=1 test/docpictures.mjs
+
 .PHONY: console-check
 console-check: build ## Test the page of dovetail console: its types, its bundle, and in Chromium against the lab (needs npm and chromium)
 	$(CONSOLE_NPM) && npm run --silent check && \

@@ -29,7 +29,7 @@ const priceAge, priceRetry = time.Hour, 5 * time.Minute
 
 // accountQuotes are the prices of a region, as they were read last.
 type accountQuotes struct {
-	quotes pricing.Quotes
+	quotes quotes
 	// from states where they come from; empty if there are none. problem states why some or all could not be read.
 	from, problem string
 	read          time.Time

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // withoutCredentials hides the AWS credentials of the computer.
@@ -46,5 +52,83 @@ func TestPricesThatFallBackAreReported(t *testing.T) {
 	_, _, err := command("", "plan", "-f", "../../examples/plan", "--prices", "account")
 	if err == nil || !strings.Contains(err.Error(), "--prices=account: ") {
 		t.Errorf("plan --prices account: %v", err)
+	}
+}
+
+// fixedQuotes are prices of an account: one for each capacity type of each instance type.
+type fixedQuotes struct{ onDemand, spot float64 }
+
+func (q fixedQuotes) OnDemand(string) (float64, bool) { return q.onDemand, true }
+
+func (q fixedQuotes) Spot(_, zone string) (float64, bool) { return q.spot, zone != "us-east-1b" }
+
+// pricesOfRegion are those of a live cluster in us-east-1, whose account has the quotes, by instance type, capacity type and zone.
+func pricesOfRegion(t *testing.T, source *priceSource, account *accountQuotes) (inspect.Prices, map[[3]string]float64) {
+	t.Helper()
+	source.regions["us-east-1"] = account
+	flags := catalogFlags{region: "us-east-1", source: source}
+	opened, err := flags.open(nil, settings.Planning{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := flags.priced(t.Context(), opened, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, err := found.Types(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[[3]string]float64{}
+	for _, it := range types {
+		for i := range it.Offerings {
+			o := &it.Offerings[i]
+			out[[3]string{it.Name, o.CapacityType, o.Zone}] = o.Price
+		}
+	}
+	return found, out
+}
+
+// Of a live cluster, the file comes before the account, and the account before the catalog: offering by offering, in one line.
+func TestAFileComesBeforeTheAccountAndTheAccountBeforeTheCatalog(t *testing.T) {
+	source := newPriceSource()
+	source.value = pricesOf(t, "onDemand: {m7i.large: 0.7}\nspot: {m7i.large: {us-east-1a: 0.1}}\n")
+	var warnings bytes.Buffer
+	source.warnings = &warnings
+	found, prices := pricesOfRegion(t, source, &accountQuotes{quotes: fixedQuotes{5, 2}, from: "prices of AWS", read: time.Now()})
+	catalogOnly := newPriceSource()
+	catalogOnly.value = pricesCatalog
+	_, built := pricesOfRegion(t, catalogOnly, nil)
+	spot, onDemand := karpv1.CapacityTypeSpot, karpv1.CapacityTypeOnDemand
+	for of, want := range map[[3]string]float64{
+		{"m7i.large", onDemand, "us-east-1a"}: 0.7, {"m7i.large", spot, "us-east-1a"}: 0.1,
+		{"m7i.large", spot, "us-east-1c"}: 2, {"m7i.xlarge", onDemand, "us-east-1a"}: 5, {"m7i.xlarge", spot, "us-east-1a"}: 2,
+		{"m7i.large", spot, "us-east-1b"}: built[[3]string{"m7i.large", spot, "us-east-1b"}],
+	} {
+		if prices[of] != want || want == 0 {
+			t.Errorf("%v: $%v/h, want $%v/h", of, prices[of], want)
+		}
+	}
+	want := "the file " + source.value + "; prices that it lacks: prices of AWS; prices that AWS does not list: " +
+		"the built-in catalog of us-east-1, of July 2026"
+	if found.From != want || found.Problem != "" || warnings.Len() > 0 {
+		t.Errorf("prices are of %q, problem %q, warnings %q; want %q", found.From, found.Problem, &warnings, want)
+	}
+}
+
+// Without the account's prices, the file comes before the catalog, and one warning states why.
+func TestAFileWithoutTheAccountComesBeforeTheCatalog(t *testing.T) {
+	source := newPriceSource()
+	source.value = pricesOf(t, "onDemand: {m7i.large: 0.7, m7i.lagre: 1}\n")
+	var warnings bytes.Buffer
+	source.warnings = &warnings
+	found, prices := pricesOfRegion(t, source, &accountQuotes{problem: "no credentials", read: time.Now()})
+	if prices[[3]string{"m7i.large", karpv1.CapacityTypeOnDemand, "us-east-1a"}] != 0.7 {
+		t.Error("the price of the file does not count")
+	}
+	problem := "prices of the account cannot be read: no credentials; the prices of 1 instance type are not used"
+	if !strings.HasPrefix(found.Problem, problem) || strings.Count(warnings.String(), "warning: ") != 1 ||
+		!strings.Contains(warnings.String(), problem) {
+		t.Errorf("problem %q, warnings %q", found.Problem, &warnings)
 	}
 }

@@ -35,8 +35,8 @@ const (
 )
 
 // priceSource decides where the prices of a command come from: for a live cluster the account's, as the controller's are, else the
-// catalog; a file of prices before both. All views of a command share it, so that each region and the file are read once, and a failure is
-// reported once.
+// catalog; a file of prices before either. All views of a command share it, so that each region and the file are read once, and a
+// failure is reported once.
 type priceSource struct {
 	// value is one of the constants above, or the path of a file.
 	value string
@@ -80,7 +80,7 @@ func looksLikePath(text string) bool { return strings.ContainsAny(text, "./\\") 
 
 func (s *priceSource) bind(cmd *cobra.Command) {
 	cmd.Flags().Var(s, "prices", "`source` of prices: account (needs AWS credentials), catalog (built in), auto\n"+
-		"(the account's for a live cluster if they can be read, else the catalog's), or a file of prices")
+		"(the account's for a live cluster if they can be read, else the catalog's), or a file of prices, before these")
 	// Without a directive, the shell completes files, too.
 	_ = cmd.RegisterFlagCompletionFunc("prices", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{pricesAuto, pricesAccount, pricesCatalog}, cobra.ShellCompDirectiveDefault
@@ -92,23 +92,35 @@ func (s *priceSource) fromFile() bool {
 	return s.value != pricesAuto && s.value != pricesAccount && s.value != pricesCatalog
 }
 
-// of gives a catalog the prices of the source. Those of a file come before all, then those of a catalog file. With live, the cluster is a
-// live one.
+// of gives a catalog the prices of the source. Those of a file come before all, then those of a catalog file, then those of the account
+// for a live cluster, then those of the built-in catalog. With --prices account, any cluster has those of the account.
 func (s *priceSource) of(ctx context.Context, base inspect.Prices, live bool) (inspect.Prices, error) {
 	region, builtIn := base.Catalog.(*offlineregion.Region)
 	if builtIn {
 		base.From = fmt.Sprintf("the built-in catalog of %s, of %s", region.Name(), region.Month())
 	}
-	switch {
-	case s.fromFile():
-		return s.ofFile(base)
-	case !builtIn || s.value == pricesCatalog || s.value == pricesAuto && !live:
-		return base, nil
+	if builtIn && s.value != pricesCatalog && (live || s.value == pricesAccount) {
+		var err error
+		if base, err = s.ofAccount(ctx, base, region); err != nil {
+			return inspect.Prices{}, err
+		}
+		if !s.fromFile() {
+			s.warn("prices are of "+base.From, base.Problem)
+		}
 	}
+	if s.fromFile() {
+		return s.ofFile(base)
+	}
+	return base, nil
+}
+
+// ofAccount gives the built-in catalog of a region the prices of the account, as far as AWS lists them. Prices that cannot be read are an
+// error only if they are requested by name.
+func (s *priceSource) ofAccount(ctx context.Context, base inspect.Prices, region *offlineregion.Region) (inspect.Prices, error) {
 	quoted := s.account(ctx, region.Name())
 	switch {
 	case quoted.from == "" && s.value == pricesAccount:
-		return inspect.Prices{}, fmt.Errorf("--prices=%s: %s", pricesAccount, quoted.problem)
+		return base, fmt.Errorf("--prices=%s: %s", pricesAccount, quoted.problem)
 	case quoted.from == "":
 		base.Problem = "prices of the account cannot be read: " + quoted.problem
 		base.From += ", since " + base.Problem
@@ -117,19 +129,23 @@ func (s *priceSource) of(ctx context.Context, base inspect.Prices, live bool) (i
 		base.From = quoted.from + "; prices that AWS does not list: " + base.From
 		base.Catalog = quotedCatalog{region, quoted.quotes}
 	}
-	s.warn("prices are of "+base.From, base.Problem)
 	return base, nil
 }
 
 // ofFile gives a catalog the prices of the file.
 func (s *priceSource) ofFile(base inspect.Prices) (inspect.Prices, error) {
 	prices, err := s.readFile()
+	unused := ""
 	if err == nil {
-		base.Problem, err = notInCatalog(prices, base.Catalog)
+		unused, err = notInCatalog(prices, base.Catalog)
 	}
 	if err != nil {
 		return inspect.Prices{}, fmt.Errorf("--prices %s: %w", s.value, err)
 	}
+	if base.Problem != "" && unused != "" {
+		base.Problem += "; "
+	}
+	base.Problem += unused
 	base.From = "the file " + s.value + "; prices that it lacks: " + base.From
 	base.Catalog = quotedCatalog{base.Catalog, prices}
 	s.warn(base.Problem, base.Problem)

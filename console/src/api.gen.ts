@@ -17,6 +17,7 @@ export interface AssessComparison {
   fixed: number;
   budget: number | null;
   budgetError: string;
+  next: AssessNextPass | null;
   notes: string[] | null;
 }
 
@@ -47,6 +48,11 @@ export interface AssessKeptNode {
   new: boolean;
 }
 
+export interface AssessNextPass {
+  before: AssessStep[] | null;
+  after: AssessStep[] | null;
+}
+
 export interface AssessNode {
   name: string;
   nodePool: string;
@@ -55,6 +61,12 @@ export interface AssessNode {
   capacityType: string;
   hourlyCost: number;
   pods: number;
+}
+
+export interface AssessPassGate {
+  name: string;
+  on: boolean;
+  text: string;
 }
 
 export interface AssessProspect {
@@ -83,6 +95,7 @@ export interface AssessStep {
   launched: AssessNode[] | null;
   evictions: number;
   hourlyCost: number;
+  how: string;
 }
 
 export interface AssessStuckPods {
@@ -292,6 +305,12 @@ export interface Link {
   forbidden: string[] | null;
   rule: string;
   notPlanned: string;
+}
+
+export interface ManifestDeployment {
+  namespace: string;
+  name: string;
+  pods: number;
 }
 
 export interface ManifestFault {
@@ -1134,9 +1153,19 @@ export interface WhatIf {
   faults: ManifestFault[] | null;
   comparison: AssessComparison | null;
   prices: string;
+  patch: string;
+}
+
+export interface WhatIfChoices {
+  deployments: ManifestDeployment[] | null;
+  gates: AssessPassGate[] | null;
 }
 
 export interface WhatIfRequest {
-  nodePool: string;
-  manifest: string;
+  nodePool?: string;
+  nodeClass?: string;
+  manifest?: string;
+  deployment?: string;
+  replicas?: number | null;
+  gates?: Record<string, boolean>;
 }

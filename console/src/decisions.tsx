@@ -12,7 +12,10 @@ import { Glyph } from './states';
 // refresh is how often a decision is read again, in ms.
 const refresh = 10_000;
 
-const glyphs: Record<string, string> = { launch: 'in flight', drifted: 'drifted', interrupted: 'draining' };
+const glyphs: Record<string, string> = { launch: 'in flight', drifted: 'drifted', interrupted: 'draining', adoption: 'adopted' };
+
+// glyphOf is the glyph of a kind of decisions. Kinds without their own remove nodes.
+export const glyphOf = (kind: string) => glyphs[kind] ?? 'planned';
 
 export function DecisionsPage({ route }: { route: Route }) {
   const answer = useDecisions();
@@ -51,7 +54,7 @@ function DecisionLink({ decision: x, now }: { decision: RecorderDecision; now: n
   return (
     <a href={href(['decisions', x.id])}>
       <span class="faint">{clock(x.at, now)}</span>
-      <Glyph state={glyphs[x.type] ?? 'planned'} />
+      <Glyph state={glyphOf(x.type)} />
       <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}{otherThanPlanned(x) && `. EC2 gave ${otherThanPlanned(x)}`}</span></span>
       <span class="dim">{x.outcome || 'not known yet'}</span>
       <Amount decision={x} />

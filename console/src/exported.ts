@@ -2,7 +2,7 @@
 // answers by path, without the root of the API; the pack "present" has what is asked for without a time, and which pack each recorded
 // pass has.
 
-import type { Costs, Decisions, Found, NodePods, Past, Pending, Problem } from './api.gen';
+import type { Costs, Decisions, Found, FoundPod, NodePods, Past, Pending, PendingGroup, Problem } from './api.gen';
 import { list } from './format';
 
 const data = typeof document === 'undefined' ? undefined : document.querySelector<HTMLMetaElement>('meta[name=dovetail-export]')?.content;
@@ -56,7 +56,7 @@ export async function answerOf(path: string, pack: (name: string) => Promise<Pac
   const asked = new URLSearchParams(query);
   const all = await pack(present);
   const at = asked.get('at');
-  if (at === null) return filtered(name, asked, all[name] ?? all[`${name}/explain`]) ?? missing(name);
+  if (at === null) return filtered(name, asked, all) ?? missing(name);
   const moment = momentAt(all['/moments'] as Moment[], Date.parse(at));
   if (!moment) return problem(404, 'NotFound', `the recording has no pass at or before ${at}`);
   const found = (await pack(`${moment.pack}`))[name];
@@ -74,28 +74,55 @@ function pastOf(past: Past, { at: seen, pass }: Moment, asked: string): Past {
   return { ...past, asked, seen, pass, fleet: { ...past.fleet, at: seen }, pending: { ...past.pending, at: seen } };
 }
 
-// most is how many pods a search finds at most, as with a server.
+// most is how many pods a search finds at most, groups how many workloads an answer has, longest how many bytes a text to find, as with a
+// server: internal/console/search.go and pending.go.
 const most = 20;
+const groups = 200;
+const longest = 320;
+
+const invalid = (field: string, message: string): Problem => ({ status: 400, code: 'Invalid', field, message: `${field}: ${message}`, rule: '' });
+
+const bytes = (text: string) => new TextEncoder().encode(text).length;
+
+// wanted is the text of a parameter, as it is compared.
+const wanted = (query: URLSearchParams, name: string) => (query.get(name) ?? '').trim().toLowerCase();
+
+// search finds pods as the server does: first what begins with the text, then pods without a node, then by name.
+function search(all: Found, query: URLSearchParams): Found | Problem {
+  const text = wanted(query, 'text');
+  if (bytes(text) < 1 || bytes(text) > longest) return invalid('text', `it needs 1 to ${longest} characters`);
+  const of = (p: FoundPod) => `${p.namespace}/${p.name}`;
+  const rank = (p: FoundPod) => (p.name.startsWith(text) || of(p).startsWith(text) ? 0 : p.node === '' ? 1 : 2);
+  const order = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
+  const found = list(all.pods).filter((p) => of(p).includes(text))
+    .sort((a, b) => rank(a) - rank(b) || order(a.name, b.name) || order(a.namespace, b.namespace));
+  return { pods: found.slice(0, most), more: Math.max(0, found.length - most), checks: [] }; // the doctor needs a cluster
+}
+
+// pendingWith are the workloads with a text, as the server finds them: names has the names of all pods of each workload.
+function pendingWith(all: Pending, names: string[][], query: URLSearchParams): Pending | Problem {
+  const text = wanted(query, 'find');
+  if (bytes(text) > longest) return invalid('find', `it has ${bytes(text)} characters; the limit is ${longest}`);
+  const asked = query.get('from') || '0';
+  if (!/^\+?\d+$/.test(asked)) return invalid('from', `"${asked}" is not a number from 0 on`);
+  const from = Number(asked);
+  const has = (g: PendingGroup, i: number) => [`${g.namespace}/${g.name}`, g.kind, g.why].some((shown) => shown.toLowerCase().includes(text))
+    || list(names[i]).some((name) => name.includes(text));
+  const found = list(all.groups).filter((g, i) => text === '' || has(g, i));
+  return { ...all, groups: found.slice(from, from + groups), from, found: found.length };
+}
 
 // filtered is the part of an answer that the query asks for.
-function filtered(name: string, query: URLSearchParams, answer: unknown): unknown {
-  const has = (text: string, find: string) => text.toLowerCase().includes(find.trim().toLowerCase());
+function filtered(name: string, query: URLSearchParams, all: Pack): unknown {
+  const answer = all[name] ?? all[`${name}/explain`];
   if (!answer) return answer;
   if (name === '/costs') return (answer as Record<string, Costs>)[query.get('by') === 'label' ? `label ${query.get('label')}` : 'namespace'];
-  if (name === '/search') {
-    const found = list((answer as Found).pods).filter((p) => has(`${p.namespace}/${p.name}`, query.get('text') ?? ''));
-    return { pods: found.slice(0, most), more: Math.max(0, found.length - most), checks: [] } satisfies Found; // the doctor needs a cluster
-  }
+  if (name === '/search') return search(answer as Found, query);
   if (name === '/pods') {
     const { nodes } = answer as NodePods;
     return { nodes: Object.fromEntries(list(query.get('node')?.split(',')).map((id) => [id, nodes[id] ?? []])) } satisfies NodePods;
   }
-  if (name === '/pending') {
-    const pending = answer as Pending;
-    const groups = list(pending.groups).filter((g) => has(JSON.stringify(g), query.get('find') ?? ''));
-    const from = Number(query.get('from') ?? 0);
-    return { ...pending, groups: groups.slice(from), from, found: groups.length } satisfies Pending;
-  }
+  if (name === '/pending') return pendingWith(answer as Pending, list(all['/pending/names'] as string[][]), query);
   const since = query.get('since');
   if (name === '/decisions' && since) {
     const decisions = answer as Decisions;

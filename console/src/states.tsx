@@ -43,6 +43,8 @@ export function Glyph({ state, size = 12 }: { state: string; size?: number }) {
     blocked: <>{box}<rect x="4.5" y="4.5" width="3" height="3" fill={surface} /></>,
     cordoned: <>{box}<path d="M6 3v6" stroke={surface} stroke-width="1.6" /></>,
     'not ready': <path d="M2 2l8 8M10 2l-8 8" stroke={c} stroke-width="2.4" />,
+    // No state of a node: its instance has been adopted, and nothing about it changes.
+    adopted: <><circle cx="6" cy="6" r="4.2" fill="none" stroke="var(--text2)" stroke-width="1.6" /><circle cx="6" cy="6" r="1.6" fill="var(--text2)" /></>,
   };
   return <svg class="glyph" width={size} height={size} viewBox="0 0 12 12" aria-hidden="true">{shapes[state] ?? shapes.steady}</svg>;
 }

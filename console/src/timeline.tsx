@@ -5,7 +5,7 @@ import type { About, Decisions, Node, Past, RecorderDecision, Spend, SpendPoint 
 import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { SpendChart, gap, priced, total } from './chart';
-import { DecisionRow } from './decisions';
+import { DecisionRow, glyphOf } from './decisions';
 import { Forbidden, ForbiddenText, Segments } from './fleet/page';
 import { FleetMap } from './fleet/map';
 import { clock, count, dollars, list, percent, plural, price, shortName, since, span } from './format';
@@ -214,6 +214,9 @@ function Table({ points }: { points: SpendPoint[] }) {
 // bins is how many marks a lane has at most.
 const bins = 180;
 
+// markOf is the class of a mark, by the glyph of its decisions.
+const markOf: Record<string, string> = { 'in flight': 'launch', drifted: 'drift', draining: 'interrupt', adopted: 'adopt' };
+
 // Lanes count the decisions of each kind over time. The height of a mark is the square root of its count.
 function Lanes({ from, to, at }: { from: number; to: number; at: number | null }) {
   const answer = useAnswer<Decisions>('/decisions', { every: refresh });
@@ -238,7 +241,7 @@ function Lanes({ from, to, at }: { from: number; to: number; at: number | null }
           <svg viewBox={`0 0 ${bins} 12`} preserveAspectRatio="none" role="img" aria-label={`${plural(sum(marks), 'decision')} of kind ${kind}`}>
             {[...marks].map(([bin, n]) => {
               const tall = Math.min(12, 5 * Math.sqrt(n));
-              return <rect x={bin} y={12 - tall} width={1} height={tall} class={`mark ${kind === 'launch' ? 'launch' : /drift/.test(kind) ? 'drift' : /interrupt/.test(kind) ? 'interrupt' : 'remove'}`} />;
+              return <rect x={bin} y={12 - tall} width={1} height={tall} class={`mark ${markOf[glyphOf(kind)] ?? 'remove'}`} />;
             })}
             {at !== null && <rect x={((at - from) / (to - from)) * bins - 0.12} y={0} width={0.24} height={12} class="mark now" />}
           </svg>

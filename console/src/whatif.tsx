@@ -1,69 +1,132 @@
-// What-if: the YAML of a NodePool to edit, and what the edit would do. Nothing is written.
+// What-if: an edit, and what it would do: the YAML of a NodePool or a node class, the replicas of a Deployment, or feature gates. Nothing is
+// written.
 
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { AssessComparison, AssessProspect, NodePoolManifest, NodePools, Problem, WhatIf } from './api.gen';
+import type {
+  AssessPassGate, ManifestDeployment, NodeClassReport, NodePoolManifest, NodePools, Problem, WhatIf, WhatIfChoices, WhatIfRequest,
+} from './api.gen';
 import { get, useAnswer } from './answer';
 import { Editor } from './editor';
-import { change, clock, count, dollars, list, plural, shortName } from './format';
+import { clock, list, plural, sentence } from './format';
 import { useLive } from './live';
 import { Banner, Code, Empty, Loaded, ProblemText, Skeleton, say, useNow } from './parts';
-import { type Route, change as changeRoute, nodeHref } from './route';
+import { type Route, change as changeRoute } from './route';
 import { Glyph } from './states';
+import { Effect, headline } from './whatifeffect';
 
 // pause is how long after the last key the edit is computed, in ms.
 const pause = 300;
 
+// kinds are what can be edited, by the value of the parameter of in the address.
+const kinds: [string, string][] = [['', 'NodePool'], ['class', 'Node class'], ['scale', 'Replicas'], ['gates', 'Feature gates']];
+
 export function WhatIfPage({ route }: { route: Route }) {
-  const answer = useAnswer<NodePools>('/nodepools');
-  const names = list(answer.data?.names);
-  const asked = route.query.get('pool');
-  const name = asked && names.includes(asked) ? asked : names[0];
+  const of = kinds.some(([k]) => k === route.query.get('of')) ? route.query.get('of') ?? '' : '';
   return (
     <div class="page whatif">
       <div class="whatif-head">
         <h1>What-if</h1>
-        {names.length > 0 && (
-          <select aria-label="NodePool" value={name} onChange={(e) => changeRoute({ pool: e.currentTarget.value })}>
+        <div class="segments" role="group" aria-label="What is edited">
+          {kinds.map(([k, label]) => (
+            <button key={k} aria-pressed={k === of} onClick={() => changeRoute({ of: k || null }, true)}>{label}</button>
+          ))}
+        </div>
+        <span class="dim">Edit, and see what it would do. Nothing is written.</span>
+      </div>
+      {of === 'scale' || of === 'gates' ? <Choices of={of} route={route} /> : <Manifests classes={of === 'class'} route={route} />}
+    </div>
+  );
+}
+
+// Choices are edits without a manifest.
+function Choices({ of, route }: { of: string; route: Route }) {
+  const answer = useAnswer<WhatIfChoices>('/what-if/choices');
+  return (
+    <Loaded answer={answer} loading="Reading Deployments and feature gates">{(c) => (of === 'gates' ? (
+      <Gates gates={list(c.gates)} route={route} />
+    ) : list(c.deployments).length > 0 ? (
+      <Scale deployments={list(c.deployments)} route={route} />
+    ) : (
+      <Empty title="No Deployment has pods">
+        <p>Here, you change the replicas of a Deployment and see which nodes its pods need. This lists what exists:</p>
+        <Code text="kubectl get deployments --all-namespaces" />
+      </Empty>
+    ))}</Loaded>
+  );
+}
+
+// Manifests are edits of a NodePool or of a node class.
+function Manifests({ classes, route }: { classes: boolean; route: Route }) {
+  const answer = useAnswer<NodePools>('/nodepools');
+  const kind = classes ? 'EC2NodeClass' : 'NodePool';
+  const key = classes ? 'class' : 'pool';
+  const names = classes ? [...new Set(Object.values(answer.data?.classes ?? {}))].sort() : list(answer.data?.names);
+  const asked = route.query.get(key);
+  const name = asked && names.includes(asked) ? asked : names[0];
+  return (
+    <Loaded answer={answer} loading="Reading NodePools">{() => (name === undefined ? (
+      <Empty title="The cluster has no NodePool">
+        <p>Here, you edit a NodePool and see its cost, drift and moves before you apply it. This lists what exists:</p>
+        <Code text="kubectl get nodepools.karpenter.sh" />
+      </Empty>
+    ) : (
+      <>
+        {asked && asked !== name && <Banner kind="warn"><b>{classes ? 'No NodePool uses' : 'The cluster has no'} {kind} {asked}.</b> This is {name}.</Banner>}
+        <p class="whatif-choice">
+          <select aria-label={kind} value={name} onChange={(e) => changeRoute({ [key]: e.currentTarget.value })}>
             {names.map((n) => <option value={n}>{n}</option>)}
           </select>
-        )}
-        <span class="dim">Edit a NodePool, and see what it would do. Nothing is written.</span>
-      </div>
-      <Loaded answer={answer} loading="Reading NodePools">{() => (name === undefined ? (
-        <Empty title="The cluster has no NodePool">
-          <p>Here, you edit a NodePool and see its cost, drift and moves before you apply it. This lists what exists:</p>
-          <Code text="kubectl get nodepools.karpenter.sh" />
-        </Empty>
-      ) : (
-        <>
-          {asked && asked !== name && <Banner kind="warn"><b>The cluster has no NodePool {asked}.</b> This is {name}.</Banner>}
-          <Pool key={name} name={name} />
-        </>
-      ))}</Loaded>
-    </div>
+        </p>
+        {classes ? <Class key={name} name={name} /> : <Pool key={name} name={name} />}
+      </>
+    ))}</Loaded>
   );
 }
 
 function Pool({ name }: { name: string }) {
   const answer = useAnswer<NodePoolManifest>(`/nodepools/${encodeURIComponent(name)}/manifest`);
-  return <Loaded answer={answer} loading={`Reading NodePool ${name}`} rows={8}>{(m) => <Edit name={name} manifest={m.manifest} />}</Loaded>;
+  const apply = `kubectl diff -f ${name}.yaml\nkubectl apply -f ${name}.yaml`;
+  return (
+    <Loaded answer={answer} loading={`Reading NodePool ${name}`} rows={8}>{(m) => (
+      <Edit kind="NodePool" name={name} manifest={m.manifest} request={(manifest) => ({ nodePool: name, manifest })}>{() => (
+        <Apply text={apply}>With the copied manifest in a file:</Apply>
+      )}</Edit>
+    )}</Loaded>
+  );
 }
 
-interface Computed { result: WhatIf | null; problem: Problem | null; busy: boolean; text: string }
+function Class({ name }: { name: string }) {
+  const answer = useAnswer<NodeClassReport>(`/nodeclasses/${encodeURIComponent(name)}`);
+  return (
+    <Loaded answer={answer} loading={`Reading EC2NodeClass ${name}`} rows={8}>{(m) => (
+      <Edit kind="EC2NodeClass" name={name} manifest={m.manifest} request={(manifest) => ({ nodeClass: name, manifest })}>{(found) => (
+        found?.patch ? <Apply text={found.patch}>This makes the edit, and leaves alone what the manifest does not show, such as user data:</Apply> : null
+      )}</Edit>
+    )}</Loaded>
+  );
+}
 
-// useWhatIf computes a text after a pause; a new text cancels the request of the one before. The last result stays meanwhile.
-function useWhatIf(nodePool: string, manifest: string, turn: number): Computed {
-  const [state, setState] = useState<Computed>({ result: null, problem: null, busy: true, text: '' });
+interface Computed { result: WhatIf | null; problem: Problem | null; busy: boolean; of: string }
+
+// useWhatIf computes an edit after a pause; a new one cancels the request of the one before. The last result stays meanwhile.
+function useWhatIf(request: WhatIfRequest | null, turn: number): Computed {
+  const [state, setState] = useState<Computed>({ result: null, problem: null, busy: true, of: '' });
   const first = useRef(true);
+  const body = request && JSON.stringify(request);
   useEffect(() => {
+    if (body === null) {
+      setState((s) => ({ ...s, busy: false, problem: null }));
+      return;
+    }
     const abort = new AbortController();
     setState((s) => ({ ...s, busy: true }));
     const timer = setTimeout(async () => {
       try {
-        const found = await get<WhatIf>('/what-if', abort.signal, { nodePool, manifest });
+        const found = await get<WhatIf>('/what-if', abort.signal, JSON.parse(body));
         if (abort.signal.aborted) return;
         setState((s) => ({
-          result: found.comparison ? found : { ...found, comparison: s.result?.comparison ?? null }, problem: null, busy: false, text: manifest,
+          result: found.comparison ? found : { ...found, comparison: s.result?.comparison ?? null }, problem: null, busy: false, of: body,
         }));
       } catch (e) {
         if (!abort.signal.aborted) setState((s) => ({ ...s, problem: e as Problem, busy: false }));
@@ -74,36 +137,54 @@ function useWhatIf(nodePool: string, manifest: string, turn: number): Computed {
       abort.abort();
       clearTimeout(timer);
     };
-  }, [nodePool, manifest, turn]);
+  }, [body, turn]);
   return state;
 }
 
-function Edit({ name, manifest }: { name: string; manifest: string }) {
+// Edit is a manifest and its effect.
+function Edit({ kind, name, manifest, request, children }: {
+  kind: string; name: string; manifest: string; request: (text: string) => WhatIfRequest; children: (found: WhatIf | null) => ComponentChildren;
+}) {
   // The text stays as it was when the edit began, whatever changes in the cluster.
   const [before] = useState(manifest);
   const [text, setText] = useState(manifest);
-  const [turn, setTurn] = useState(0);
-  const { result, problem, busy, text: planned } = useWhatIf(name, text, turn);
-  const faults = list(result?.faults);
   // The button cannot be pressed again: the focus goes back to the text.
   const reset = () => {
     setText(before);
     document.querySelector<HTMLTextAreaElement>('.editor textarea')?.focus({ preventScroll: true });
   };
-  const stale = useLive((l) => l.connection === 'lost' || !!l.link?.lost);
-  useEffect(() => {
-    if (!busy && result) say(faults.length > 0 ? plural(faults.length, 'fault') : result.comparison ? headline(result.comparison) : '');
-  }, [busy, result]);
   return (
-    <div class="whatif-body">
+    <Compared request={request(text)} before={request(before)} drifts input={(faults) => (
       <section class="card" aria-label="Manifest">
         <div class="card-head">
           <h2>Manifest</h2><span class="grow" />
           <button class="button" disabled={text === before} onClick={reset}>Reset</button>
           <Copy text={text} />
         </div>
-        <Editor label={`Manifest of NodePool ${name}`} text={text} before={before} wrong={faults.map((f) => f.line)} describedBy="faults" onText={setText} />
+        <Editor label={`Manifest of ${kind} ${name}`} text={text} before={before} wrong={faults} describedBy="faults" onText={setText} />
       </section>
+    )}>{children}</Compared>
+  );
+}
+
+// Compared is an input and the effect of a request. before is the request that edits nothing; null is none yet.
+function Compared({ request, before, drifts = false, input, children }: {
+  request: WhatIfRequest | null; before: WhatIfRequest; drifts?: boolean; input: (faults: number[]) => ComponentChildren;
+  children: (found: WhatIf | null) => ComponentChildren;
+}) {
+  const [turn, setTurn] = useState(0);
+  const { result, problem, busy, of } = useWhatIf(request, turn);
+  // What is wrong with a number or a name is a fault of the input, as one of a manifest.
+  const wrong = problem && problem.field && ['Invalid', 'NotFound'].includes(problem.code) ? problem : null;
+  const faults = wrong ? [{ line: 0, field: '', message: wrong.message }] : list(result?.faults);
+  const failed = problem && !wrong;
+  const stale = useLive((l) => l.connection === 'lost' || !!l.link?.lost);
+  useEffect(() => {
+    if (!busy && (result || wrong)) say(faults.length > 0 ? plural(faults.length, 'fault') : result?.comparison ? headline(result.comparison) : '');
+  }, [busy, result, wrong]);
+  return (
+    <div class="whatif-body">
+      {input(faults.map((f) => f.line))}
       <section class="card effect" aria-label="Effect" aria-busy={busy}>
         <div class="card-head">
           <h2>Effect</h2><span class="grow" />
@@ -114,21 +195,95 @@ function Edit({ name, manifest }: { name: string; manifest: string }) {
             <p class="fault"><Glyph state="not ready" /><span>{f.line > 0 && <b>Line {f.line}: </b>}{f.field && <code>{f.field}</code>} {f.message}</span></p>
           ))}
         </div>
-        {problem && <div class="card-body"><ProblemText problem={problem} /></div>}
-        {!result?.comparison && !problem && faults.length === 0 && <Skeleton rows={6} text="Planning the cluster with and without the edit" />}
-        {result?.comparison && !problem && (
-          <div class={busy || faults.length > 0 ? 'card-body old' : 'card-body'}>
-            {faults.length > 0 && <p class="dim">Of the last manifest without faults:</p>}
-            <Effect comparison={result.comparison} same={planned === before} />
+        {failed && <div class="card-body"><ProblemText problem={problem} /></div>}
+        {!result?.comparison && !problem && faults.length === 0 && busy && <Skeleton rows={6} text="Planning the cluster with and without the edit" />}
+        {result?.comparison && !failed && (
+          <div class={busy || faults.length > 0 || !request ? 'card-body old' : 'card-body'}>
+            {faults.length > 0 && <p class="dim">Of the last edit without faults:</p>}
+            <Effect comparison={result.comparison} same={of === JSON.stringify(before)} drifts={drifts} />
             <p class="faint small">Prices: {result.prices}.</p>
           </div>
         )}
-        <div class="card-body apply">
-          <p class="faint small">This page never writes. With the copied manifest in a file:</p>
-          <Code text={`kubectl diff -f ${name}.yaml\nkubectl apply -f ${name}.yaml`} />
-        </div>
+        {children(faults.length > 0 ? null : result)}
       </section>
     </div>
+  );
+}
+
+// Apply is the command that makes the edit.
+function Apply({ text, children }: { text: string; children: ComponentChildren }) {
+  return (
+    <div class="card-body apply">
+      <p class="faint small">This page never writes. {children}</p>
+      <Code text={text} />
+    </div>
+  );
+}
+
+// Scale is another number of replicas of a Deployment.
+function Scale({ deployments, route }: { deployments: ManifestDeployment[]; route: Route }) {
+  const nameOf = (d: ManifestDeployment) => `${d.namespace}/${d.name}`;
+  const most = deployments.reduce((a, d) => (d.pods > a.pods ? d : a));
+  const name = route.query.get('deployment') ?? nameOf(most);
+  const now = deployments.find((d) => nameOf(d) === name)?.pods ?? 0;
+  const [namespace, own] = name.split('/');
+  const text = route.query.get('replicas') ?? String(now);
+  const request = (n: string): WhatIfRequest => ({ deployment: name, replicas: Number(n) });
+  return (
+    <Compared request={text.trim() === '' || Number.isNaN(Number(text)) ? null : request(text)} before={request(String(now))} input={() => (
+      <section class="card" aria-label="Replicas">
+        <div class="card-head"><h2>Replicas</h2></div>
+        <div class="card-body fields">
+          <label>Deployment
+            <input type="text" list="deployments" spellcheck={false} autocomplete="off" defaultValue={name} key={route.query.get('deployment') ?? ''}
+              onChange={(e) => changeRoute({ deployment: e.currentTarget.value.trim(), replicas: null })} />
+          </label>
+          <datalist id="deployments">{deployments.slice(0, 2000).map((d) => <option value={nameOf(d)}>{plural(d.pods, 'pod')}</option>)}</datalist>
+          <label>Replicas
+            <input type="number" step={1} value={text} aria-describedby="faults" onInput={(e) => changeRoute({ replicas: e.currentTarget.value || ' ' })} />
+          </label>
+          <p class="dim">{`It has ${plural(now, 'pod')} now.`} Pods that go are those that its controller removes first; new ones are like its newest.</p>
+        </div>
+      </section>
+    )}>{(found) => found && (
+      <Apply text={`kubectl scale deployment ${own} --namespace ${namespace} --replicas ${text}`}>
+        A HorizontalPodAutoscaler sets its own number:
+      </Apply>
+    )}</Compared>
+  );
+}
+
+// valueOf is the value of the Helm chart for a feature gate. The gates of the AWS provider are apart.
+const valueOf = (gate: string) => `settings.${gate === 'RebootForRepair' ? 'awsFeatureGates' : 'featureGates'}.${gate[0]!.toLowerCase()}${gate.slice(1)}`;
+
+// Gates are other values of feature gates. Those that differ are in the address.
+function Gates({ gates, route }: { gates: AssessPassGate[]; route: Route }) {
+  const switched = new Set((route.query.get('gates') ?? '').split(',').filter(Boolean));
+  const wanted = gates.filter((g) => switched.has(g.name)).map((g) => [g.name, !g.on] as const);
+  const turn = (name: string, on: boolean) => {
+    if (on) switched.add(name);
+    else switched.delete(name);
+    changeRoute({ gates: [...switched].join(',') });
+  };
+  return (
+    <Compared request={{ gates: Object.fromEntries(wanted) }} before={{ gates: {} }} input={() => (
+      <section class="card" aria-label="Feature gates">
+        <div class="card-head"><h2>Feature gates</h2></div>
+        <div class="card-body fields">
+          {gates.map((g) => (
+            <label class="check">
+              <input type="checkbox" checked={g.on !== switched.has(g.name)} onChange={(e) => turn(g.name, e.currentTarget.checked !== g.on)} />
+              <span><b>{g.name}</b>{switched.has(g.name) && <span class="faint"> now {g.on ? 'on' : 'off'}</span>}<br /><span class="dim">{sentence(g.text)}.</span></span>
+            </label>
+          ))}
+          <p class="dim">These are the gates that a pass over the nodes reads.</p>
+        </div>
+      </section>
+    )}>{() => wanted.length > 0 && (
+      <Apply text={`helm upgrade dovetail … --reuse-values${wanted.map(([n, on]) => ` \\\n  --set ${valueOf(n)}=${on}`).join('')}`}>
+        With the chart and namespace of your installation:
+      </Apply>
+    )}</Compared>
   );
 }
 
@@ -157,156 +312,5 @@ function Status({ busy, result, stale, again }: { busy: boolean; result: WhatIf 
       {stale ? 'The cluster does not answer; state' : 'Cluster'} of {clock(result.at, now)} UTC
       {' '}<button class="link" onClick={again}>Plan again</button>
     </span>
-  );
-}
-
-const difference = (c: AssessComparison) => c.after.hourlyCost - c.before.hourlyCost;
-
-// cent is a tenth of one, in $/h: smaller differences are rounding.
-const cent = 0.0005;
-
-// headline is the effect in one sentence.
-function headline(c: AssessComparison): string {
-  const d = difference(c);
-  if (Math.abs(d) < cent) return 'The cost stays the same';
-  return `${dollars(Math.abs(d))}/h ${d < 0 ? 'less' : 'more'}: ${dollars(c.after.hourlyCost)}/h instead of ${dollars(c.before.hourlyCost)}/h`;
-}
-
-function Effect({ comparison: c, same }: { comparison: AssessComparison; same: boolean }) {
-  const d = difference(c);
-  const drifts = list(c.drift).reduce((n, g) => n + g.nodes, 0);
-  return (
-    <>
-      <p class="headline"><b class={d < -cent ? 'ok' : d > cent ? 'warn' : ''}>{headline(c)}.</b></p>
-      <p class="dim">
-        {same ? 'Nothing is edited yet. ' : ''}
-        {drifts > 0 ? `${plural(drifts, 'node')} would drift. ` : same ? '' : 'No node would drift. '}
-        {c.fixed > 0 && `${plural(c.fixed, 'drifted node')} would match again. `}
-      </p>
-      <Numbers comparison={c} />
-      <Drift comparison={c} />
-      <Stuck after={c.after} />
-      <Moves title="With the edit" prospect={c.after} />
-      {list(c.notes).length > 0 && <section><h3>Not considered</h3><ul class="plain">{list(c.notes).slice(0, 8).map((n) => <li>{n}</li>)}</ul></section>}
-    </>
-  );
-}
-
-function Numbers({ comparison: c }: { comparison: AssessComparison }) {
-  const stuck = (p: AssessProspect) => list(p.stuck).reduce((n, s) => n + s.pods, 0);
-  const plain = (v: number) => count(v);
-  const rows: [string, number | null, number, number, (v: number) => string, (v: number) => string][] = [
-    ['$/h after the moves below', c.now.hourlyCost, c.before.hourlyCost, c.after.hourlyCost, dollars, change],
-    ['Nodes', c.now.nodes, c.before.nodes, c.after.nodes, plain, signed],
-    ['Pods that move', null, c.before.evictions, c.after.evictions, plain, signed],
-    ['Pods without a node', null, stuck(c.before), stuck(c.after), plain, signed],
-    ['$/h if all nodes were launched anew', null, c.before.newNodesHourlyCost, c.after.newNodesHourlyCost, dollars, change],
-    ['$/h, lower bound', null, c.before.lowerBound, c.after.lowerBound, dollars, change],
-  ];
-  return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Numbers">
-      <table class="numbers">
-        <thead><tr><th>Measure</th><th class="num">Now</th><th class="num">Without the edit</th><th class="num">With it</th><th class="num">Difference</th></tr></thead>
-        <tbody>
-          {rows.map(([label, now, before, after, text, sign]) => (
-            <tr>
-              <td>{label}</td><td class="num dim">{now === null ? '' : text(now)}</td><td class="num">{text(before)}</td><td class="num"><b>{text(after)}</b></td>
-              <td class={`num ${label.startsWith('$') && after < before - cent ? 'ok' : after > before + cent ? 'warn' : 'dim'}`}>
-                {Math.abs(after - before) < cent ? '0' : sign(after - before)}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-const signed = (v: number) => (v < 0 ? `−${count(-v)}` : `+${count(v)}`);
-
-function Drift({ comparison: c }: { comparison: AssessComparison }) {
-  const groups = list(c.drift);
-  if (groups.length === 0) return null;
-  const kept = list(c.after.kept).filter((k) => k.new);
-  return (
-    <section>
-      <h3>Drift <span class="faint">{c.budgetError || (c.budget === null ? 'no budget bounds it' : `budgets allow ${plural(c.budget, 'node')} at once now`)}</span></h3>
-      <ul class="reasons">
-        {groups.map((g) => (
-          <li class="with-glyph">
-            <Glyph state="drifted" />
-            <div>
-              <b>{plural(g.nodes, 'node')}</b>: {g.reason}
-              {list(g.fields).map((f) => (
-                <div class="mono">{f.field}{(f.old || f.new) && <>: <del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></>}</div>
-              ))}
-              <div class="dim">{list(g.names).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>)}{g.nodes > list(g.names).length && ' and more'}</div>
-            </div>
-          </li>
-        ))}
-        {kept.length > 0 && (
-          <li class="with-glyph">
-            <Glyph state="blocked" />
-            <details class="kept">
-              <summary>{kept.length === 1 ? '1 of them cannot be replaced' : `${count(kept.length)} of them cannot be replaced`}</summary>
-              <ul class="plain">{kept.slice(0, 20).map((k) => <li><a href={nodeHref(k.node)}>{shortName(k.node)}</a>: {k.why}</li>)}</ul>
-              {kept.length > 20 && <p class="faint small">{count(kept.length - 20)} more.</p>}
-            </details>
-          </li>
-        )}
-      </ul>
-    </section>
-  );
-}
-
-function Stuck({ after }: { after: AssessProspect }) {
-  const more = list(after.stuck).filter((s) => s.more > 0);
-  if (more.length === 0) return null;
-  return (
-    <section>
-      <h3>Pods that would no longer fit</h3>
-      <ul class="reasons">
-        {more.slice(0, 10).map((s) => (
-          <li class="with-glyph"><Glyph state="not ready" /><span><b>{plural(s.more, 'pod')}</b> of {s.namespace}/{s.workload}: {s.why}</span></li>
-        ))}
-      </ul>
-      {more.length > 10 && <p class="faint small">{count(more.length - 10)} more workloads.</p>}
-    </section>
-  );
-}
-
-function Moves({ title, prospect: p }: { title: string; prospect: AssessProspect }) {
-  const moves = list(p.moves);
-  return (
-    <section>
-      <h3>{title} <span class="faint">{plural(p.steps, 'move')}: {plural(p.removed, 'node')} removed, {count(p.launched)} launched</span></h3>
-      {moves.length === 0 && <p class="dim">The engine would change nothing.</p>}
-      <ol class="moves">
-        {moves.slice(0, 12).map((m) => {
-          const removed = list(m.removed);
-          const launched = list(m.launched);
-          const types = [...new Set(launched.map((n) => `${n.instanceType} ${n.capacityType}`))];
-          return (
-            <li>
-              <Glyph state={removed.length === 0 ? 'in flight' : m.reason === 'drifted' ? 'drifted' : 'planned'} />
-              <span>
-                {removed.length === 0 ? `${plural(launched.length, 'node')} for pending pods` : (
-                  <>{removed.length === 1 ? <a href={nodeHref(removed[0]!)}>{shortName(removed[0]!)}</a> : plural(removed.length, 'node')} {m.reason}
-                    {launched.length > 0 ? ` → ${plural(launched.length, 'new node')}` : ', removed'}</>
-                )}
-                {types.length > 0 && <span class="dim"> {types.slice(0, 3).join(', ')}{types.length > 3 && ' …'}</span>}
-                {m.evictions > 0 && <span class="dim">; {plural(m.evictions, 'pod')} move</span>}
-              </span>
-              <span class={m.hourlyCost < 0 ? 'num ok' : 'num'}>{change(m.hourlyCost)}/h</span>
-            </li>
-          );
-        })}
-      </ol>
-      {p.steps > 12 && <p class="faint small">{count(p.steps - 12)} more moves.</p>}
-      <p class="faint small">
-        Pending pods, then drift, then one pass of consolidation, without disruption budgets: these decide how long it takes.
-        {p.cut && ' Later passes of consolidation would go on.'}
-      </p>
-    </section>
   );
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +23,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
 
-// Comparison states where a cluster goes, and where it would go with another NodePool. Costs are in $/h.
+// Comparison states where a cluster goes, and where it would go with an edit: of a NodePool, a node class, the replicas of a Deployment or
+// feature gates. Costs are in $/h.
 type Comparison struct {
 	Now Size `json:"now"`
 	// Before is without the edit, After with it.
@@ -34,10 +34,12 @@ type Comparison struct {
 	Drift []EditDrift `json:"drift"`
 	// Fixed counts nodes that have drifted, and no longer do with the edit.
 	Fixed int `json:"fixed"`
-	// Budget counts how many drifted nodes the budgets of the edited NodePool let go at once, now; null without a bound. BudgetError is why
-	// its budgets are invalid.
+	// Budget counts how many drifted nodes the budgets of the edited NodePool let go at once, now, or those of all NodePools of an edited node
+	// class; null without a bound. BudgetError is why budgets are invalid.
 	Budget      *int   `json:"budget"`
 	BudgetError string `json:"budgetError"`
+	// Next is what the next pass starts without and with other feature gates; null for other edits.
+	Next *NextPass `json:"next"`
 	// Notes state what is ignored.
 	Notes []string `json:"notes"`
 }
@@ -79,7 +81,15 @@ type Step struct {
 	// Evictions counts how many pods move, Cost what the fleet costs more by it; negative for a saving.
 	Evictions int     `json:"evictions"`
 	Cost      float64 `json:"hourlyCost"`
+	// How is Reboot or TerminateFirst; empty for nodes that go once their replacements are up.
+	How string `json:"how"`
 }
+
+// What a Step does in another way.
+const (
+	Reboot         = "reboot"
+	TerminateFirst = "terminate first"
+)
 
 // KeptNode is a node that stays, and why.
 type KeptNode struct {
@@ -124,59 +134,6 @@ const (
 	editMoves, editNames = 50, 5
 )
 
-// Baseline is a cluster with where it goes by itself, which all edits are compared with. It may be used by several goroutines.
-type Baseline struct {
-	view     *inspect.View
-	settings Settings
-	prices   *priceList
-	// before returns where the cluster goes, computed when it is first needed.
-	before func() Prospect
-	now    Size
-}
-
-// NewBaseline prepares a comparison, which is for a person who waits: see editSteps.
-func NewBaseline(view *inspect.View, settings Settings) *Baseline {
-	prices := newPriceList(view)
-	settings.Steps = editSteps
-	out := &Baseline{view: view, settings: settings, prices: prices}
-	out.before = sync.OnceValue(func() Prospect { return out.of(view).prospect() })
-	out.now.HourlyCost, out.now.Nodes = cost(view.Snapshot, prices)
-	return out
-}
-
-func (b *Baseline) of(view *inspect.View) *assessment {
-	return &assessment{view: view, settings: b.settings, prices: b.prices}
-}
-
-// Compare computes what the edit of a NodePool does.
-//
-// Cost: a plan for the pending pods and those of drifted nodes, one for all pods, and a pass of consolidation. The first comparison of a
-// Baseline takes the same again for the cluster without the edit, at the same time. An edit that no plan depends on takes no plan.
-func (b *Baseline) Compare(pool *karpv1.NodePool) (*Comparison, error) {
-	state, err := b.view.WithNodePool(pool)
-	if err != nil {
-		return nil, err
-	}
-	edited, err := b.view.With(state)
-	if err != nil {
-		return nil, err
-	}
-	out := &Comparison{Now: b.now, Notes: append([]string{}, edited.Notes...)}
-	if samePlans(b.view, edited, pool.Name) {
-		out.Before = b.before()
-		out.After = out.Before
-		out.After.Stuck, out.After.Kept = slices.Clone(out.Before.Stuck), slices.Clone(out.Before.Kept)
-	} else {
-		before := parallel.Begin(b.before)
-		out.After = b.of(edited).prospect()
-		out.Before = before.Wait()
-	}
-	out.After.markNew(&out.Before)
-	out.drift(b.view, edited, pool)
-	out.budget(edited, pool.Name)
-	return out, nil
-}
-
 // prospect carries out what the engine would do.
 func (a *assessment) prospect() Prospect {
 	out := Prospect{Moves: []Step{}, Kept: []KeptNode{}, Stuck: []StuckPods{}}
@@ -186,8 +143,7 @@ func (a *assessment) prospect() Prospect {
 	end := a.consolidateFully(f.without(guardBudgets), a.settings.Steps)
 	for _, p := range end.passes {
 		for i := range p.commands {
-			c := &p.commands[i]
-			out.add(a.step(strings.ToLower(string(c.Reason)), c.Candidates, &c.Plan))
+			out.add(a.stepOf(&p.commands[i]))
 		}
 	}
 	out.HourlyCost, out.Nodes = cost(end.Snapshot, a.prices)
@@ -312,12 +268,12 @@ func why(reasons []rejection.Reason) string {
 	return strings.Join(out, "; ")
 }
 
-// drift groups the nodes that drift by the edit.
-func (c *Comparison) drift(before, edited *inspect.View, pool *karpv1.NodePool) {
-	c.Drift = []EditDrift{}
+// drift groups the nodes of NodePools that drift by the edit.
+func (c *Comparison) drift(before, edited *inspect.View, pools map[string]*karpv1.NodePool) {
 	at := map[string]int{}
 	for i, claim := range edited.NodeClaims {
-		if claim.Labels[karpv1.LabelNodePool] != pool.Name || claim.DeletionTimestamp != nil {
+		pool := pools[claim.Labels[karpv1.LabelNodePool]]
+		if pool == nil || claim.DeletionTimestamp != nil {
 			continue
 		}
 		was, is := condition.IsTrue(before.NodeClaims[i], karpv1.ConditionDrifted), condition.IsTrue(claim, karpv1.ConditionDrifted)
@@ -355,22 +311,29 @@ func editedFields(v *inspect.View, claim *karpv1.NodeClaim, pool *karpv1.NodePoo
 	if len(out) > 0 {
 		return out
 	}
+	class := pool.Spec.Template.Spec.NodeClassRef.Name
 	for _, f := range known.Fields {
-		out = append(out, EditedField{Field: strings.TrimPrefix(f, "NodePool "+pool.Name+" ")})
+		f = strings.TrimPrefix(strings.TrimPrefix(f, "NodePool "+pool.Name+" "), "EC2NodeClass "+class+" ")
+		out = append(out, EditedField{Field: f})
 	}
 	return out
 }
 
-// budget is what the edited NodePool allows.
-func (c *Comparison) budget(edited *inspect.View, name string) {
+// budget is what the NodePools of the edit allow together.
+func (c *Comparison) budget(edited *inspect.View, pools map[string]*karpv1.NodePool) {
+	sum, bounded := 0, len(pools) > 0
 	for _, a := range disrupt.Allowances(edited.Snapshot, karpv1.DisruptionDrifted) {
 		switch {
-		case a.Pool.Name != name:
+		case pools[a.Pool.Name] == nil:
 		case a.Err != nil:
 			c.BudgetError = a.Err.Error()
-		case a.Allowed != disrupt.Unlimited:
-			n := a.Available()
-			c.Budget = &n
+		case a.Allowed == disrupt.Unlimited:
+			bounded = false
+		default:
+			sum += a.Available()
 		}
+	}
+	if bounded && c.BudgetError == "" {
+		c.Budget = &sum
 	}
 }

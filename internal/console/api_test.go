@@ -43,6 +43,7 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 		apiRoot + "/nodepools/{name}/manifest": "/nodepools/general/manifest",
 		apiRoot + "/nodeclasses/{name}":        "/nodeclasses/default",
 		apiRoot + "/assessment":                "",
+		whatIfPath + "/choices":                "",
 		apiRoot + "/costs":                     "",
 		apiRoot + "/nodeclaims/{name}":         "/nodeclaims/general-a",
 		apiRoot + "/spend":                     "", apiRoot + "/past": "?at=2026-11-28T19:13:50Z", apiRoot + "/search": "?text=indexer",

@@ -223,12 +223,13 @@ func (e *exporter) present(ctx context.Context, recording *recorder.Recording) e
 	s, _ := c.hub.current()
 	out["/moments"], out["/search"] = e.moments, allFound(s.observed.Fleet)
 	out["/costs"] = s.allCosts()
+	out["/pending"], out["/pending/names"] = s.allPending()
 	ids := make([]string, 0, len(s.Nodes))
 	for i := range s.Nodes {
 		ids = append(ids, s.Nodes[i].ID)
 	}
 	asked := map[string]string{"/pods": "/pods?node=" + url.QueryEscape(strings.Join(ids, ","))}
-	for _, path := range []string{"/about", "/clusters", "/fleet", "/pending", "/decisions"} {
+	for _, path := range []string{"/about", "/clusters", "/fleet", "/decisions"} {
 		asked[path] = path
 	}
 	decisions, _ := recording.Decisions(recorder.Selection{Brief: true})
@@ -263,6 +264,19 @@ func allFound(f *top.Fleet) Found {
 		out.Pods = append(out.Pods, FoundPod{p.Namespace, p.Name, p.Spec.NodeName})
 	}
 	return out
+}
+
+// allPending are all pending workloads, and the names of all pods of each: the page filters them as the server does.
+func (s *state) allPending() (Pending, [][]string) {
+	out := s.pending(0, "")
+	names := make([][]string, 0, out.Workloads)
+	if s.report != nil {
+		out.Groups = append([]PendingGroup{}, s.groups()...)
+		for i := range out.Groups {
+			names = append(names, out.Groups[i].names)
+		}
+	}
+	return out, names
 }
 
 // ask is what the API answers to the page.

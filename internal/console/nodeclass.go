@@ -61,14 +61,9 @@ func (c *Console) nodeClass(r *http.Request) (any, error) {
 		return nil, err
 	}
 	name := r.PathValue("name")
-	class := view.NodeClasses[name]
-	if class == nil {
-		names := slices.Sorted(maps.Keys(view.NodeClasses))
-		all := make([]*awsv1.EC2NodeClass, len(names))
-		for i, n := range names {
-			all[i] = view.NodeClasses[n]
-		}
-		return nil, inspect.NotFound("EC2NodeClass", name, all)
+	class, err := classOf(view, name)
+	if err != nil {
+		return nil, err
 	}
 	out, err := reportOf(class)
 	if err != nil {
@@ -110,15 +105,34 @@ func reportOf(class *awsv1.EC2NodeClass) (*NodeClassReport, error) {
 		out.Reservations = append(out.Reservations, Resource{ID: q.ID, Note: q.InstanceType + " in " + q.AvailabilityZone})
 	}
 	out.Resolved = len(out.Images)+len(out.Subnets)+len(out.SecurityGroups) > 0
-	text, err := yaml.Marshal(struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        authored               `json:"metadata"`
-		Spec            awsv1.EC2NodeClassSpec `json:"spec"`
-	}{
+	text, err := yaml.Marshal(writtenOf(class))
+	out.Manifest = string(text)
+	return out, err
+}
+
+func classOf(v *inspect.View, name string) (*awsv1.EC2NodeClass, error) {
+	if class := v.NodeClasses[name]; class != nil {
+		return class, nil
+	}
+	names := slices.Sorted(maps.Keys(v.NodeClasses))
+	all := make([]*awsv1.EC2NodeClass, len(names))
+	for i, n := range names {
+		all[i] = v.NodeClasses[n]
+	}
+	return nil, inspect.NotFound("EC2NodeClass", name, all)
+}
+
+// writtenClass is what a person writes of a node class.
+type writtenClass struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        authored               `json:"metadata"`
+	Spec            awsv1.EC2NodeClassSpec `json:"spec"`
+}
+
+func writtenOf(class *awsv1.EC2NodeClass) writtenClass {
+	return writtenClass{
 		metav1.TypeMeta{APIVersion: awsv1.GroupVersion.String(), Kind: "EC2NodeClass"},
 		authored{class.Name, class.Labels, manifest.Authored(class.Annotations)},
 		class.Spec,
-	})
-	out.Manifest = string(text)
-	return out, err
+	}
 }

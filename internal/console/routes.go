@@ -149,8 +149,12 @@ func (c *Console) answerRoutes() []route {
 			Answer: Assessment{}, answer: c.assessment,
 		},
 		{
-			Method: "POST", Path: whatIfPath, Summary: "What the edit of a NodePool would do: cost, drift, moves. Nothing is written",
+			Method: "POST", Path: whatIfPath, Summary: "What an edit would do, of a NodePool, a node class, replicas or feature gates: cost, drift, moves. Nothing is written",
 			Body: WhatIfRequest{}, Answer: WhatIf{}, answer: c.whatIf,
+		},
+		{
+			Method: "GET", Path: whatIfPath + "/choices", Summary: "The Deployments that can be scaled in what-if, and the feature gates that passes read",
+			Answer: WhatIfChoices{}, answer: c.whatIfChoices,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/doctor", Summary: "What will fail, may fail or costs money",

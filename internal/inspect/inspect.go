@@ -36,8 +36,15 @@ type View struct {
 	NominationWindow time.Duration
 	// LifecycleConditions follows the conditions of Nodes about maintenance.
 	LifecycleConditions bool
+	// Gates are the other feature gates that passes read, of the controller that the View is of; all off without one.
+	Gates Gates
 	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
+}
+
+// Gates are feature gates that passes read, of the same names, but for the gate RebootForRepair, which is Reboots.
+type Gates struct {
+	TerminateFirstDrift, TerminateFirstRepair, Reboots bool
 }
 
 // Prices is a catalog and where its prices come from, in words. Problem is why they are not those that were requested, or not all of

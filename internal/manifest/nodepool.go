@@ -14,14 +14,16 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// MaxNodePoolBytes bounds the manifest of one NodePool. With 100 requirements of 50 values each, one has 100 kB; the API server takes
-// 1.5 MB.
+// MaxNodePoolBytes bounds the manifest of one object that is edited. With 100 requirements of 50 values each, a NodePool has 100 kB; the
+// API server takes 1.5 MB.
 const MaxNodePoolBytes = 256 << 10
 
 // Fault describes what is wrong with a manifest.
@@ -33,49 +35,101 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// NodePoolReader reads the manifest of one NodePool that a person edits. Its methods may be called at the same time.
-type NodePoolReader struct {
+// editReader reads the manifest of one object that a person edits. Its methods may be called at the same time.
+type editReader struct {
+	kind       kind
 	definition func() (*definition, error)
 }
 
-// NewNodePoolReader makes a reader. Compiling the schema takes a moment, and begins with the first manifest.
-func NewNodePoolReader() *NodePoolReader {
-	return &NodePoolReader{sync.OnceValues(func() (*definition, error) { return newDefinition(nodePoolKind) })}
+// newEditReader makes a reader of a kind. Compiling the schema takes a moment, and begins with the first manifest.
+func newEditReader(of kind) editReader {
+	return editReader{of, sync.OnceValues(func() (*definition, error) { return newDefinition(of) })}
 }
 
-var nodePoolKind = kind{karpv1.GroupVersion.String(), "NodePool"}
+// NodePoolReader reads the manifest of one NodePool that a person edits. Its methods may be called at the same time.
+type NodePoolReader struct{ editReader }
+
+// NodeClassReader is the same for an EC2NodeClass.
+type NodeClassReader struct{ editReader }
+
+// NewNodePoolReader makes a reader. Compiling the schema takes a moment, and begins with the first manifest.
+func NewNodePoolReader() *NodePoolReader { return &NodePoolReader{newEditReader(nodePoolKind)} }
+
+// NewNodeClassReader makes a reader. Compiling the schema takes a moment, and begins with the first manifest.
+func NewNodeClassReader() *NodeClassReader { return &NodeClassReader{newEditReader(nodeClassKind)} }
+
+var (
+	nodePoolKind  = kind{karpv1.GroupVersion.String(), "NodePool"}
+	nodeClassKind = kind{awsv1.GroupVersion.String(), "EC2NodeClass"}
+)
 
 // Read decodes the only document of a text, with defaults. It accepts what the API server would accept, with strict validation of
 // fields, and what the controller would act on. The faults are in the order of their lines. An error means that the build is broken.
 //
 // Cost: the text is bounded, and has no aliases, so the tree that it stands for is as small as the text.
 func (r *NodePoolReader) Read(text []byte) (*karpv1.NodePool, []Fault, error) {
+	pool := &karpv1.NodePool{}
+	faults, err := r.read(text, pool, func() []Fault {
+		if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
+			return faultsOf(err)
+		}
+		return nil
+	})
+	if err != nil || len(faults) > 0 {
+		return nil, faults, err
+	}
+	return pool, nil, nil
+}
+
+// Read is that of NodePoolReader.
+func (r *NodeClassReader) Read(text []byte) (*awsv1.EC2NodeClass, []Fault, error) {
+	class := &awsv1.EC2NodeClass{}
+	faults, err := r.read(text, class, func() []Fault { return nil })
+	if err != nil || len(faults) > 0 {
+		return nil, faults, err
+	}
+	return class, nil, nil
+}
+
+// read decodes the only document of a text into an object of the reader's kind. check finds what the schema does not.
+func (r *editReader) read(text []byte, into client.Object, check func() []Fault) ([]Fault, error) {
 	made, err := r.definition()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	root, wrong := onlyDocument(text)
+	root, wrong := r.onlyDocument(text)
 	if wrong != nil {
-		return nil, []Fault{*wrong}, nil
+		return []Fault{*wrong}, nil
 	}
 	data, err := sigsyaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return nil, []Fault{syntaxFault(err)}, nil
+		return []Fault{syntaxFault(err)}, nil
 	}
 	var fields map[string]any
 	if utiljson.Unmarshal(data, &fields) != nil || fields == nil {
-		return nil, []Fault{{Line: 1, Message: "this is no object: a NodePool begins with apiVersion, kind and metadata"}}, nil
+		return []Fault{{Line: 1, Message: "this is no object: " + r.kind.withArticle() + " begins with apiVersion, kind and metadata"}}, nil
 	}
-	pool, faults := completeNodePool(made, fields)
+	faults := r.complete(made, fields, into)
+	if len(faults) == 0 {
+		faults = check()
+	}
 	for i := range faults {
 		faults[i].Line = lineOf(root, faults[i].Field)
 	}
 	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
-	return pool, faults[:min(len(faults), maxErrors)], nil
+	return faults[:min(len(faults), maxErrors)], nil
+}
+
+// withArticle is the kind after its article.
+func (k kind) withArticle() string {
+	if strings.HasPrefix(k.kind, "E") {
+		return "an " + k.kind
+	}
+	return "a " + k.kind
 }
 
 // onlyDocument parses the text to find lines and aliases; what it means is decided by the decoder of all other manifests.
-func onlyDocument(text []byte) (*yaml.Node, *Fault) {
+func (r *editReader) onlyDocument(text []byte) (*yaml.Node, *Fault) {
 	if len(text) > MaxNodePoolBytes {
 		return nil, &Fault{Message: fmt.Sprintf("the manifest has %d bytes; the limit is %d", len(text), MaxNodePoolBytes)}
 	}
@@ -84,7 +138,7 @@ func onlyDocument(text []byte) (*yaml.Node, *Fault) {
 		return nil, &Fault{Line: 1, Message: "the manifest is empty"}
 	case 1:
 	default:
-		return nil, &Fault{Line: documents[1].line, Message: "a second document begins here: edit one NodePool at a time"}
+		return nil, &Fault{Line: documents[1].line, Message: "a second document begins here: edit one " + r.kind.kind + " at a time"}
 	}
 	root := &yaml.Node{}
 	if err := yaml.Unmarshal(text, root); err != nil {
@@ -122,44 +176,37 @@ func syntaxFault(err error) Fault {
 // yamlPrefix holds what parsers begin their errors with.
 var yamlPrefix = regexp.MustCompile(`^(error converting YAML to JSON: )?(yaml: )?(unmarshal errors:\s*)?(line \d+: )?`)
 
-// completeNodePool defaults, validates and decodes.
-func completeNodePool(made *definition, fields map[string]any) (*karpv1.NodePool, []Fault) {
-	if found := (kind{stringIn(fields, "apiVersion"), stringIn(fields, "kind")}); found != nodePoolKind {
-		at, message := "kind", fmt.Sprintf("this is a %s; here, it must be a NodePool", found.kind)
-		if found.kind == nodePoolKind.kind || found.kind == "" {
-			at, message = "apiVersion", fmt.Sprintf("it must be %s, with kind: NodePool", nodePoolKind.apiVersion)
+// complete defaults, validates and decodes.
+func (r *editReader) complete(made *definition, fields map[string]any, into client.Object) []Fault {
+	if found := (kind{stringIn(fields, "apiVersion"), stringIn(fields, "kind")}); found != r.kind {
+		at, message := "kind", fmt.Sprintf("this is %s; here, it must be %s", found.withArticle(), r.kind.withArticle())
+		if found.kind == r.kind.kind || found.kind == "" {
+			at, message = "apiVersion", fmt.Sprintf("it must be %s, with kind: %s", r.kind.apiVersion, r.kind.kind)
 		}
-		return nil, []Fault{{Field: at, Message: message}}
+		return []Fault{{Field: at, Message: message}}
 	}
 	if wrong := made.complete(fields); len(wrong) > 0 {
-		return nil, faultsOf(wrong.ToAggregate())
+		return faultsOf(wrong.ToAggregate())
 	}
 	data, err := json.Marshal(fields)
 	if err != nil {
-		return nil, []Fault{{Message: err.Error()}}
+		return []Fault{{Message: err.Error()}}
 	}
-	d := document{raw: data, kind: nodePoolKind}
-	into, unknown, err := unmarshal(data, &karpv1.NodePool{})
+	d := document{raw: data, kind: r.kind}
+	unknown, err := kjson.UnmarshalStrict(data, into)
 	if err != nil {
-		return nil, []Fault{faultOf(d.locate(&karpv1.NodePool{}, err))}
-	}
-	pool, ok := into.(*karpv1.NodePool)
-	if !ok {
-		return nil, []Fault{{Message: fmt.Sprintf("decoded as %T", into)}}
+		return []Fault{faultOf(d.locate(into, err))}
 	}
 	if len(unknown) > 0 {
-		return nil, unknownFields(unknown)
+		return unknownFields(unknown)
 	}
-	if pool.Name == "" {
-		return nil, []Fault{{Field: "metadata.name", Message: "it is missing"}}
+	if into.GetName() == "" {
+		return []Fault{{Field: "metadata.name", Message: "it is missing"}}
 	}
-	if wrong := metaErrors(pool); len(wrong) > 0 {
-		return nil, faultsOf(wrong.ToAggregate())
+	if wrong := metaErrors(into); len(wrong) > 0 {
+		return faultsOf(wrong.ToAggregate())
 	}
-	if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
-		return nil, faultsOf(err)
-	}
-	return pool, nil
+	return nil
 }
 
 func stringIn(fields map[string]any, key string) string {
@@ -252,25 +299,4 @@ func descend(n *yaml.Node, path string) (next entry, rest string, found bool) {
 		}
 	}
 	return entry{}, "", false
-}
-
-// WithNodePool returns the cluster state in which a NodePool has been edited: the state, the other objects and the UID of the pool stay,
-// and the NodeClaims that would drift are marked, with the fields in Drifted. It shares with s what does not change.
-func (s *ClusterState) WithNodePool(edited *karpv1.NodePool) (*ClusterState, error) {
-	i := slices.IndexFunc(s.NodePools, func(p *karpv1.NodePool) bool { return p.Name == edited.Name })
-	if i < 0 {
-		return nil, fmt.Errorf("the cluster has no NodePool %q", edited.Name)
-	}
-	next, before, id := *s, s.NodePools[i], identity{kind: "NodePool", name: edited.Name}
-	edited = edited.DeepCopy()
-	inherit(edited, before)
-	next.NodePools, next.NodeClaims, next.Notes = slices.Clone(s.NodePools), slices.Clone(s.NodeClaims), slices.Clone(s.Notes)
-	next.NodePools[i] = edited
-	r := &reader{
-		world: &next, objects: map[identity]*object{id: {Object: edited}}, overridden: map[identity]*object{id: {Object: before}},
-	}
-	if err := r.drift(); err != nil {
-		return nil, err
-	}
-	return &next, nil
 }

@@ -100,6 +100,11 @@ func (a *assembly) readView(ctx context.Context) (*inspect.View, error) {
 	view := inspect.Recorded(*objects, a.listNodeClasses(), snap)
 	view.Prices, view.Catalog = consolePricesFrom, offered{ctx, a.aws.Offerings}
 	view.Search, view.NominationWindow = a.searchSettings(), a.settings.NominationWindow()
+	view.LifecycleConditions = a.settings.Gate(settings.GateNodeLifecycleConditions)
+	view.Gates = inspect.Gates{
+		TerminateFirstDrift:  a.settings.Gate(settings.GateTerminateFirstDrift),
+		TerminateFirstRepair: a.settings.Gate(settings.GateTerminateFirstRepair), Reboots: a.settings.AWSGate(settings.GateRebootForRepair),
+	}
 	return view, nil
 }
 

@@ -66,13 +66,7 @@ func (d *Decision) realized() *Realized {
 		}
 	}
 	if c, known := d.command(out.Launched); known {
-		var saved number
-		for _, n := range c.Removed {
-			saved += number(n.HourlyCost)
-		}
-		for _, n := range c.Launched {
-			saved -= number(n.HourlyCost)
-		}
+		saved := number(c.Hourly())
 		out.HourlySavings = &saved
 	}
 	if len(out.Launched) == 0 && out.HourlySavings == nil {
@@ -86,17 +80,16 @@ func (d *Decision) command(launched []Instance) (c savings.Command, known bool) 
 	if d.Kind == KindLaunch || len(d.Removes) == 0 || d.Outcome != OutcomeDone || len(launched) < len(d.Launches) {
 		return c, false
 	}
-	c.ID = d.ID
+	removed := make([]savings.Node, 0, len(d.Removes))
 	for i := range d.Removes {
 		n := &d.Removes[i]
 		at := slices.IndexFunc(d.Steps, func(s Step) bool { return s.What == StepTerminated && s.Object == n.NodeClaim })
-		if n.HourlyCost <= 0 {
+		if at < 0 {
 			return c, false
 		}
-		c.Removed = append(c.Removed, savings.Node{NodePool: n.NodePool, HourlyCost: float64(n.HourlyCost), At: d.Steps[at].At})
+		removed = append(removed, savings.Node{NodePool: n.NodePool, HourlyCost: float64(n.HourlyCost), At: d.Steps[at].At})
 	}
-	c.Launched = d.launched()
-	return c, !slices.ContainsFunc(c.Launched, func(n savings.Node) bool { return n.HourlyCost <= 0 })
+	return savings.Finished(d.ID, removed, d.launched())
 }
 
 // launched are the nodes that EC2 launched for the decision.

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import { extname, join } from 'node:path';
 import { test } from 'node:test';
+import { gunzipSync } from 'node:zlib';
 import { compiled } from '../compiled.mjs';
 import { accessible, atEnd, directory, picture, root, run, startBrowser, startConsole, visit } from './world.mjs';
 
@@ -47,6 +48,26 @@ test('a recorded day as files', { timeout: 10 * 60_000 }, async (t) => {
   const { decisions } = await asked('/decisions');
   const browser = await startBrowser(t);
   const page = await browser.page(url);
+
+  await t.test('searches find the same, in the same order, as of a server', async () => {
+    globalThis.sessionStorage = { getItem: () => null }; // the page has one
+    const { answerOf } = await compiled('exported.ts');
+    const pack = async (name) => JSON.parse(gunzipSync(readFileSync(join(dir, 'data', `${name}.pack`))));
+    const { pods } = (await pack('present'))['/search'];
+    const { namespace, name } = pods[0];
+    assert.ok(pods.length > 20, `${pods.length} pods: none are left out`);
+    const texts = ['a', 'e', '-', '/', namespace, ` ${name.toUpperCase()} `, name.slice(-3), `${namespace}/${name.slice(0, 3)}`, 'no such', '', 'x'.repeat(321)];
+    let found = 0;
+    for (const text of texts) {
+      for (const path of [`/search?text=${encodeURIComponent(text)}`, `/pending?find=${encodeURIComponent(text)}`]) {
+        const wanted = await asked(path);
+        assert.deepEqual(await answerOf(path, pack), wanted, path);
+        found += wanted.pods?.length ?? wanted.found ?? 0;
+      }
+    }
+    assert.ok(found > 40, `${found} found: the texts compare nothing`);
+    for (const from of ['0', '1', '9', '-1', 'x']) assert.deepEqual(await answerOf(`/pending?from=${from}`, pack), await asked(`/pending?from=${from}`), from);
+  });
 
   await t.test('the fleet has the cost of the last pass', async () => {
     await page.getByText('A recording, without a cluster.').waitFor();

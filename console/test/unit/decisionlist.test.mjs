@@ -39,3 +39,12 @@ test('a later answer adds what is new, and replaces what something has become of
   assert.deepEqual(merged(all, []), all);
   assert.equal(merged([], later).length, 2);
 });
+
+test('an adoption has a glyph of its own, and kinds without one remove nodes', async () => {
+  const { glyphOf } = await compiled('decisions.tsx');
+  assert.equal(glyphOf('adoption'), 'adopted');
+  for (const kind of ['empty', 'underutilized', 'expired', 'unhealthy']) assert.equal(glyphOf(kind), 'planned');
+  const { Glyph } = await compiled('states.tsx');
+  const shapeOf = (state) => JSON.stringify(Glyph({ state }).props.children);
+  assert.equal(new Set(['launch', 'drifted', 'interrupted', 'adoption', 'empty'].map((k) => shapeOf(glyphOf(k)))).size, 5);
+});

@@ -29,6 +29,30 @@ type Command struct {
 	Removed, Launched []Node
 }
 
+// Finished is a command that has removed all of its nodes and launched all replacements. It counts only if all prices are known, which are
+// above 0: else what it saves is not known.
+func Finished(id string, removed, launched []Node) (c Command, counts bool) {
+	for _, nodes := range [][]Node{removed, launched} {
+		for _, n := range nodes {
+			if n.HourlyCost <= 0 {
+				return c, false
+			}
+		}
+	}
+	return Command{ID: id, Removed: removed, Launched: launched}, true
+}
+
+// Hourly is what the command saves in $/h; negative if its replacements cost more.
+func (c *Command) Hourly() (saved float64) {
+	for _, n := range c.Removed {
+		saved += n.HourlyCost
+	}
+	for _, n := range c.Launched {
+		saved -= n.HourlyCost
+	}
+	return saved
+}
+
 // Amount is what is saved: Hourly in $/h now, Dollars since the beginning, in $. Both are negative if replacements cost more.
 type Amount struct{ Hourly, Dollars float64 }
 

@@ -122,3 +122,17 @@ func TestACompactLedgerIsSmall(t *testing.T) {
 		t.Errorf("%d entries with %+v", len(l.pools["p"]), got)
 	}
 }
+
+// A command counts only if all prices are known, of what it removes and of what it launches.
+func TestACommandWithAnUnknownPriceDoesNotCount(t *testing.T) {
+	large, small, unknown := Node{HourlyCost: 1}, Node{HourlyCost: 0.25}, Node{}
+	c, counts := Finished("d", []Node{large, large}, []Node{small})
+	if !counts || c.ID != "d" || c.Hourly() != 1.75 {
+		t.Errorf("%+v, %v", c, counts)
+	}
+	for _, nodes := range [][2][]Node{{{large, unknown}, {small}}, {{large}, {small, unknown}}} {
+		if c, counts := Finished("d", nodes[0], nodes[1]); counts {
+			t.Errorf("%+v counts", c)
+		}
+	}
+}

@@ -58,9 +58,8 @@ const longestCommand = 24 * time.Hour
 
 // command is a command that has removed some of its nodes.
 type command struct {
-	removed  map[string]savings.Node // by claim
-	started  time.Time
-	unpriced bool
+	removed map[string]savings.Node // by claim; those without a known price cost 0
+	started time.Time
 }
 
 // Tracker adds up the savings of commands, from what becomes of NodeClaims. It is safe for concurrent use.
@@ -124,7 +123,7 @@ func (t *Tracker) Gone(claim *karpv1.NodeClaim) {
 	defer t.mu.Unlock()
 	price, known := t.Prices.Of(claim.Labels)
 	if !known {
-		price, known = t.launched[claim.UID].HourlyCost, t.launched[claim.UID].HourlyCost > 0
+		price = t.launched[claim.UID].HourlyCost
 	}
 	delete(t.launched, claim.UID)
 	record, has, err := claim.DisruptionCommand()
@@ -134,7 +133,6 @@ func (t *Tracker) Gone(claim *karpv1.NodeClaim) {
 	}
 	c := t.commandOf(&record)
 	c.removed[claim.Name] = savings.Node{NodePool: claim.Labels[karpv1.LabelNodePool], HourlyCost: price, At: t.Now()}
-	c.unpriced = c.unpriced || !known
 	t.finish(&record, c)
 	delete(t.replacements, claim.Name)
 }
@@ -157,15 +155,15 @@ func (t *Tracker) commandOf(record *karpv1.DisruptionCommand) *command {
 	return c
 }
 
-// finish adds a command that has removed all of its nodes. One with a node of an unknown price is left out.
+// finish adds a command that has removed all of its nodes, if it counts.
 func (t *Tracker) finish(record *karpv1.DisruptionCommand, c *command) {
-	out := savings.Command{ID: record.ID}
+	var removed, replacements []savings.Node
 	for _, name := range record.Candidates {
 		n, gone := c.removed[name]
 		if !gone {
 			return
 		}
-		out.Removed = append(out.Removed, n)
+		removed = append(removed, n)
 	}
 	delete(t.commands, record.ID)
 	for _, name := range record.Replacements {
@@ -174,10 +172,10 @@ func (t *Tracker) finish(record *karpv1.DisruptionCommand, c *command) {
 			return
 		}
 		delete(t.replacements, name)
-		out.Launched = append(out.Launched, n)
+		replacements = append(replacements, n)
 	}
-	if !c.unpriced {
-		t.ledger.Finish(out)
+	if finished, counts := savings.Finished(record.ID, removed, replacements); counts {
+		t.ledger.Finish(finished)
 		t.ledger.Compact()
 	}
 }

@@ -2,6 +2,7 @@ package savings
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"math"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // world is a tracker with prices by instance type, and a clock.
@@ -149,6 +151,43 @@ func TestPricesAreThoseOfTheNodePoolFirst(t *testing.T) {
 	if hourly, known := p.Of(labels); !known || hourly != 1 {
 		t.Errorf("of a NodePool that is gone, it costs $%f/h (%v), want 1", hourly, known)
 	}
+}
+
+// recordedOf is the recording of a decision and a launch for pods: with the prices, the steps and the outcome that the controller records.
+const recordedOf = `[{
+  "id": "d", "at": "2026-11-29T12:00:00Z", "type": "underutilized", "outcome": "done", "ended": "2026-11-29T13:00:00Z",
+  "removes": [{"name": "a", "nodeClaim": "a", "nodePool": "general", "hourlyCost": 1}, {"name": "b", "nodeClaim": "b", "nodePool": "general", "hourlyCost": 1}],
+  "launches": [{"nodeClaim": "c", "nodePool": "general"}],
+  "steps": [
+    {"at": "2026-11-29T12:00:00Z", "what": "launched", "object": "c", "instance": {"nodePool": "general", "instanceType": "small", "hourlyCost": 0.25}},
+    {"at": "2026-11-29T12:00:00Z", "what": "terminated", "object": "a"}, {"at": "2026-11-29T13:00:00Z", "what": "terminated", "object": "b"}
+  ],
+  "realized": {"launched": [{"nodePool": "general", "instanceType": "small", "hourlyCost": 0.25}], "hourlyCost": 0.25, "hourlySavings": 1.75}
+}, {
+  "id": "l", "at": "2026-11-29T15:00:00Z", "type": "launch", "outcome": "done", "ended": "2026-11-29T15:00:00Z", "launches": [{"nodeClaim": "d", "nodePool": "general"}],
+  "steps": [{"at": "2026-11-29T15:00:00Z", "what": "launched", "object": "d", "instance": {"nodePool": "general", "instanceType": "small", "hourlyCost": 0.25}}],
+  "realized": {"launched": [{"nodePool": "general", "instanceType": "small", "hourlyCost": 0.25}], "hourlyCost": 0.25}
+}]`
+
+// The metric and a recording of the same hours state the same savings: now and in all.
+func TestTheMetricAndARecordingHaveTheSameSavings(t *testing.T) {
+	w, command := newWorld(t), &karpv1.DisruptionCommand{ID: "d", Candidates: []string{"a", "b"}, Replacements: []string{"c"}}
+	w.Observe(w.claim("c", "small", replaces("a,b")))
+	w.Gone(w.claim("a", "large", by(t, command)))
+	w.now = w.now.Add(time.Hour)
+	w.Gone(w.claim("b", "large", by(t, command)))
+	w.now = w.now.Add(2 * time.Hour)
+	w.Observe(w.claim("d", "small"))
+	w.now = w.now.Add(time.Hour)
+	var decisions []recorder.Decision
+	if err := json.Unmarshal([]byte(recordedOf), &decisions); err != nil {
+		t.Fatal(err)
+	}
+	recorded := recorder.Account(decisions, w.now)
+	if len(recorded.NodePools) != 1 || recorded.HourlySavings != 1.5 {
+		t.Fatalf("the recording has %+v", recorded)
+	}
+	w.want(t, float64(recorded.HourlySavings), float64(recorded.Dollars))
 }
 
 type calm struct{ burst bool }

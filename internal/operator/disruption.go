@@ -56,7 +56,7 @@ func (a *assembly) wireDisruption() error {
 		return err
 	}
 	drifts := a.measure("nodeclaim.drift")
-	if err := loop.Register(a.held); err != nil {
+	if err := loop.Register(a.deleting); err != nil {
 		return err
 	}
 	return a.register(

@@ -88,8 +88,11 @@ func dependencyLine(s dependency.State, now time.Time) string {
 		return "[+]" + s.Name + " ok"
 	}
 	line := fmt.Sprintf("[-]%s waiting for %s: %s", s.Name, now.Sub(s.Since).Round(time.Second), s.Reason)
-	if s.Launches {
+	switch {
+	case s.Launches:
 		line += " (launches wait)"
+	case !s.StandsIn.IsZero():
+		line += fmt.Sprintf(" (those of %s are used; disruption waits)", s.StandsIn.UTC().Format(time.RFC3339))
 	}
 	return line
 }

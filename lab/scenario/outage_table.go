@@ -43,7 +43,7 @@ type outage struct {
 // outages are the rows.
 var outages = []outage{
 	{name: "EC2 CreateFleet", calls: "ec2.CreateFleet", with: "Unavailable", waits: []circumstance{whileRunning, atRestart}, drift: true},
-	{name: "EC2 Describe*", calls: "ec2.Describe*", with: "hang", waits: []circumstance{atRestart}},
+	{name: "EC2 Describe*", calls: "ec2.Describe*", with: "hang"},
 	{name: "EC2 CreateLaunchTemplate", calls: "ec2.CreateLaunchTemplate", with: "Unavailable"},
 	{name: "EC2 TerminateInstances", calls: "ec2.TerminateInstances", with: "Unavailable", remove: true},
 	{name: "SSM", calls: "ssm.*", with: "hang"},

@@ -32,12 +32,21 @@ type probes struct {
 // addProbes binds the port of the probes, and has the manager serve them.
 func addProbes(mgr manager.Manager, s settings.Settings) (*probes, error) {
 	p := &probes{synced: mgr.GetCache().WaitForCacheSync, now: time.Now}
+	listener, err := listenForProbes(s)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second}
+	return p, mgr.Add(&manager.Server{Name: "health probe", Server: server, Listener: listener})
+}
+
+// listenForProbes binds the port of the probes.
+func listenForProbes(s settings.Settings) (net.Listener, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(s.BindAddress, strconv.Itoa(s.HealthProbePort)))
 	if err != nil {
 		return nil, fmt.Errorf("listen for probes: %w", err)
 	}
-	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second}
-	return p, mgr.Add(&manager.Server{Name: "health probe", Server: server, Listener: listener})
+	return listener, nil
 }
 
 func (p *probes) handler() http.Handler {

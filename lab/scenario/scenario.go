@@ -96,7 +96,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
-	all = append(all, awsDown()...)
+	all = append(all, append(awsDown(), apiServerDown(fleet))...)
 	for i := range all {
 		_, all[i].Nightly = checkedOtherwise[all[i].Name]
 	}

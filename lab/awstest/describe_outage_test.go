@@ -40,8 +40,8 @@ func TestLaunchWithANewTemplateWhileEC2DescribesNothing(t *testing.T) {
 	}
 }
 
-// While EC2 creates no launch templates, a process that has just started launches from one that an earlier process has created. Without such a
-// template, or while nobody can tell, nothing is launched.
+// While EC2 creates no launch templates, a process that has just started launches from one that an earlier process has created. Without
+// such a template, or while EC2 does not describe it, nothing is launched.
 func TestLaunchFromAnEarlierTemplateWhileEC2CreatesNone(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -51,7 +51,11 @@ func TestLaunchFromAnEarlierTemplateWhileEC2CreatesNone(t *testing.T) {
 	}{
 		{"an earlier template", true, []string{"ec2.CreateLaunchTemplate=Unavailable"}, true},
 		{"no template", false, []string{"ec2.CreateLaunchTemplate=Unavailable"}, false},
-		{"a template that cannot be read", true, []string{"ec2.CreateLaunchTemplate=Unavailable", "ec2.DescribeLaunchTemplates=InternalError"}, false},
+		{
+			"a template that cannot be read", true,
+			[]string{"ec2.CreateLaunchTemplate=Unavailable", "ec2.DescribeLaunchTemplates=InternalError"},
+			false,
+		},
 		{"no permission", true, []string{"ec2.CreateLaunchTemplate=UnauthorizedOperation"}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

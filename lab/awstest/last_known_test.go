@@ -122,7 +122,8 @@ func TestClassNamesWhatCannotBeRead(t *testing.T) {
 	if err := w.Sim.InjectSpec("ec2.DescribeSubnets=InternalError"); err != nil {
 		t.Fatal(err)
 	}
-	if got := restarted.ResolveNodeClass(t.Context(), fresh); len(got.Unread) > 0 || conditionOf(got, awsv1.ConditionSubnetsReady).Status == metav1.ConditionTrue {
+	got := restarted.ResolveNodeClass(t.Context(), fresh)
+	if len(got.Unread) > 0 || conditionOf(got, awsv1.ConditionSubnetsReady).Status == metav1.ConditionTrue {
 		t.Errorf("a class that was never resolved uses what was found before: %q", got.Unread)
 	}
 }

@@ -104,7 +104,7 @@ func (r *apiOutageCells) cell(ctx context.Context, w *World, o apiOutage) error 
 	began, beganAWS, starts := time.Now(), w.AWS.Now(), w.ControllerStarts()
 	r.front.Set(o.fault)
 	if o.loseLease {
-		if err := loseLease(ctx, w); err != nil {
+		if err := loseLease(ctx, w, starts); err != nil {
 			return err
 		}
 	}
@@ -141,9 +141,9 @@ func (r *apiOutageCells) during(ctx context.Context, w *World, o apiOutage, bega
 	return ctx.Err()
 }
 
-// loseLease has another holder take the lease, which it does not renew.
-func loseLease(ctx context.Context, w *World) error {
-	return world.Until(ctx, func() error {
+// loseLease has another holder take the lease, and returns when the controller has exited for it and is started again.
+func loseLease(ctx context.Context, w *World, starts int) error {
+	err := world.Until(ctx, func() error {
 		lease := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "karpenter-leader-election"}
 		if err := w.Client.Get(ctx, key, lease); err != nil {
@@ -152,5 +152,14 @@ func loseLease(ctx context.Context, w *World) error {
 		other, now := "another", metav1.NowMicro()
 		lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.AcquireTime = &other, &now, &now
 		return w.Client.Update(ctx, lease)
+	})
+	if err != nil {
+		return err
+	}
+	return world.Until(ctx, func() error {
+		if w.ControllerStarts() == starts {
+			return errors.New("the controller has not exited, though another has its lease")
+		}
+		return nil
 	})
 }

@@ -24,8 +24,8 @@ const (
 	generation = "example.com/generation"
 )
 
-// awsDown runs the cells of the table of outages, a column in each scenario. In each cell an API of AWS fails for the controller while a pod
-// needs a node.
+// awsDown runs the cells of the table of outages, a column in each scenario. In each cell an API of AWS fails for the controller while a
+// pod needs a node.
 func awsDown() []Scenario {
 	var out []Scenario
 	for i, c := range circumstances {

@@ -23,7 +23,10 @@ func TestCallRates(t *testing.T) {
 		exceeded bool
 	}{
 		{"none", []awsim.Call{{Service: "ssm", Action: "GetParameter"}}, "no call of EC2", false},
-		{"as fast as a bucket fills", calls("DescribeInstances", 200, time.Second/20), `at most 20 calls of EC2 in a second; 1 of 100 of the limit "read"`, false},
+		{
+			"as fast as a bucket fills", calls("DescribeInstances", 200, time.Second/20),
+			`at most 20 calls of EC2 in a second; 1 of 100 of the limit "read"`, false,
+		},
 		{"a burst", calls("CreateFleet", 50, 0), `at most 50 calls of EC2 in a second; 50 of 50 of the limit "write"`, false},
 		{"a herd", calls("DescribeInstances", 101, 0), `at most 101 calls of EC2 in a second; 101 of 100 of the limit "read"`, true},
 	} {

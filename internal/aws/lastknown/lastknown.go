@@ -37,7 +37,7 @@ func (a Answer) Name() string { return "dovetail-last-known-" + string(a) }
 const (
 	// maxBytes bounds what is kept of an answer. A ConfigMap holds 1 MiB; 1,000 instance types take a fifth of it.
 	maxBytes = 900 << 10
-	// maxUnpacked bounds what is read from a ConfigMap, whoever has written it.
+	// maxUnpacked bounds what is read from a ConfigMap: anybody may have written it.
 	maxUnpacked = 64 << 20
 	// writeTimeout sets how long the user of a new answer waits for it to be kept.
 	writeTimeout = 5 * time.Second

@@ -88,7 +88,10 @@ type spotPrice struct {
 
 // New returns Prices with fallback prices only.
 func New(cfg Config) *Prices {
-	return &Prices{cfg: cfg, lists: map[offline.Platform]*platformPrices{offline.Linux: newList()}, read: map[string]lastRead{}, recalled: map[string]time.Time{}}
+	return &Prices{
+		cfg: cfg, lists: map[offline.Platform]*platformPrices{offline.Linux: newList()}, read: map[string]lastRead{},
+		recalled: map[string]time.Time{},
+	}
 }
 
 func newList() *platformPrices {

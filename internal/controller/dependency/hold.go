@@ -12,8 +12,8 @@ func (s *Set) Hold(loop manager.Runnable) manager.Runnable {
 	return &held{Runnable: loop, allowed: s.allowed}
 }
 
-// HoldUntilRead returns a loop that begins once launches need wait for nothing anymore, and no earlier answer stands in: it is for loops that
-// delete nodes.
+// HoldUntilRead returns a loop that begins once launches need wait for nothing anymore, and no earlier answer stands in: it is for loops
+// that delete nodes.
 func (s *Set) HoldUntilRead(loop manager.Runnable) manager.Runnable {
 	return &held{Runnable: loop, allowed: s.read}
 }

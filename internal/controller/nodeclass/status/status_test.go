@@ -162,7 +162,8 @@ func TestClassNamesEarlierAnswersInUse(t *testing.T) {
 	a.resolution.Unread = []string{"images (InternalError)"}
 	f.Reconcile(r, "default")
 	c, ok := condition.Get(class(f), awsv1.ConditionAWSReachable)
-	const want = "launches use what AWS has returned before of ec2-instance-types (no answer; those of 2026-03-01T11:00:00Z), images (InternalError)"
+	const want = "launches use what AWS has returned before of ec2-instance-types (no answer; those of 2026-03-01T11:00:00Z), " +
+		"images (InternalError)"
 	if !ok || c.Status != metav1.ConditionFalse || c.Reason != "LastKnownGood" || c.Message != want {
 		t.Errorf("condition %+v", c)
 	}

@@ -84,7 +84,8 @@ func (a *assembly) wireDisruption() error {
 		&disruption.PodEvents{Client: c},
 		queue,
 		&drift.Reconciler{
-			Client: c, Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings), a.aws.Offerings.RecalledTypes}, Labels: labels(), Log: log, Now: now,
+			Client: c, Labels: labels(), Log: log, Now: now,
+			Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings), a.aws.Offerings.RecalledTypes},
 		},
 		&reboot.Reconciler{
 			Client: c, Guard: a.deletions.Guard, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,

@@ -77,6 +77,7 @@ func TestIsRetryable(t *testing.T) {
 		{"too many calls", apiError("RequestLimitExceeded", ""), true},
 		{"AWS fails", fmt.Errorf("x: %w", &smithy.GenericAPIError{Code: "InternalError", Fault: smithy.FaultServer}), true},
 		{"the network fails", &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
+		{"a name does not resolve", &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Name: "ec2.example.com"}}}, true},
 		{"we are told to stop", &url.Error{Op: "Post", Err: context.Canceled}, false},
 		{"not allowed", apiError("UnauthorizedOperation", ""), false},
 		{"not there", apiError("ResourceNotFoundException", ""), false},

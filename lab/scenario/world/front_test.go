@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// A Front passes requests on, refuses those that its fault concerns, and ends the watches that run when a fault is set.
+// A Front passes requests on, refuses those that its fault concerns, and stops the watches that run when a fault is set.
 func TestFront(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintln(w, "passed")

@@ -17,6 +17,8 @@ type Resolution struct {
 	Next time.Duration
 	// Err joins the errors of what could not be resolved. The rest is valid.
 	Err error
+	// Unread has, in words, what could not be read and was found before: launches use that.
+	Unread []string
 }
 
 // Condition is a condition to set, all but its times.

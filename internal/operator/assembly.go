@@ -67,9 +67,9 @@ type assembly struct {
 	aws *adapter.Adapter
 	// pace divides waits where AWS is simulated.
 	pace pace.Pace
-	// dependencies holds what launches need of AWS; held is mgr for loops that wait for them.
-	dependencies *dependency.Set
-	held         manager.Manager
+	// dependencies holds what launches need of AWS; held is mgr for loops that wait for them, deleting for those that delete nodes.
+	dependencies   *dependency.Set
+	held, deleting manager.Manager
 
 	pods  *cluster.CachedPods
 	nodes *cluster.Cached[*corev1.Node]

@@ -56,7 +56,7 @@ func (a *assembly) wireAWS(ctx context.Context) error {
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
 	a.dependencies = a.newDependencies(local)
-	a.held = a.mgr.holding(a.dependencies)
+	a.held, a.deleting = a.mgr.holding(a.dependencies.Hold), a.mgr.holding(a.dependencies.HoldUntilRead)
 	config, err := a.awsConfig(ctx, local, server)
 	if err != nil {
 		return err
@@ -110,6 +110,7 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		Surplus:            a.surplus,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
 		Records:            a.records(),
+		Kept:               a.keeper(string(system.UID)),
 		Waiting:            a.dependencies.Err,
 		Leading:            a.mgr.Elected(),
 		Meter:              a.measures.cloud,

@@ -46,6 +46,15 @@ func TestLaunchesWaitForWhatTheyNeedOfAWS(t *testing.T) {
 		{"all is well", func(*awsReads) {}, 0, 0},
 		{"EC2 fails", func(r *awsReads) { r.types = fails(broken) }, outage, outage + time.Minute},
 		{"EC2 hangs", func(r *awsReads) { r.types = fails(nil) }, outage, outage + 2*time.Minute},
+		{"EC2 fails, and types of an earlier process stand in", func(r *awsReads) {
+			r.types, r.earlierTypes = fails(broken), func() (time.Time, bool) { return time.Time{}, true }
+		}, grace, grace},
+		{"EC2 hangs, and types of an earlier process stand in", func(r *awsReads) {
+			r.types, r.earlierTypes = fails(nil), func() (time.Time, bool) { return time.Time{}, true }
+		}, grace, grace},
+		{"types may not be read, and those of an earlier process stand in", func(r *awsReads) {
+			r.types, r.earlierTypes = fails(denied), func() (time.Time, bool) { return time.Time{}, true }
+		}, outage, outage + time.Minute},
 		{"the credentials have expired", func(r *awsReads) {
 			r.cluster, r.types, r.prices, r.shifts = fails(expired), fails(expired), fails(expired), fails(expired)
 		}, outage, outage + time.Minute},

@@ -1,17 +1,22 @@
 package operator
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/drift"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	enginebreaker "github.com/dovetail-k8s/dovetail/internal/engine/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
@@ -20,6 +25,17 @@ import (
 type driftSource struct {
 	measuredDrift
 	measuredOfferings
+	// earlier returns when the instance types of an earlier process were listed that stand in; false if none do.
+	earlier func() (time.Time, bool)
+}
+
+// InstanceTypes lists what EC2 has offered this process: that a type is missing in the list of an earlier one is no reason to replace a
+// node.
+func (d driftSource) InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+	if stands(d.earlier) {
+		return nil, fmt.Errorf("%w: %s, which an earlier process has listed", cloudprovider.ErrNotKnownYet, typesDependency)
+	}
+	return d.measuredOfferings.InstanceTypes(ctx, class)
 }
 
 // wireDisruption wires drift and consolidation: what finds nodes to disrupt, the queue that carries it out, and the circuit
@@ -56,7 +72,7 @@ func (a *assembly) wireDisruption() error {
 		return err
 	}
 	drifts := a.measure("nodeclaim.drift")
-	if err := loop.Register(a.held); err != nil {
+	if err := loop.Register(a.deleting); err != nil {
 		return err
 	}
 	return a.register(
@@ -68,7 +84,8 @@ func (a *assembly) wireDisruption() error {
 		&disruption.PodEvents{Client: c},
 		queue,
 		&drift.Reconciler{
-			Client: c, Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings)}, Labels: labels(), Log: log, Now: now,
+			Client: c, Labels: labels(), Log: log, Now: now,
+			Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings), a.aws.Offerings.RecalledTypes},
 		},
 		&reboot.Reconciler{
 			Client: c, Guard: a.deletions.Guard, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,

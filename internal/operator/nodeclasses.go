@@ -24,7 +24,7 @@ func (a *assembly) wireNodeClasses() error {
 	return errors.Join(
 		a.register(&nodeclassstatus.Reconciler{
 			Client: a.mgr.GetClient(), Cloud: a.joining.guard, Events: a.events, Log: log, Now: now, Triggers: a.joining.classes,
-			Waiting: a.dependencies.Err,
+			Waiting: a.dependencies.Err, StandIns: a.dependencies.StandIns,
 		}),
 		a.addHeldLoops(
 			&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: log},

@@ -98,7 +98,7 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	if err := Reach(config, s); err != nil {
+	if err := await(ctx, s, log, func() error { return Reach(config, s) }); err != nil {
 		return err
 	}
 	mgr, err := newManager(config, s, measures.registry)

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/dovetail-k8s/dovetail/internal/controller/dependency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
@@ -29,9 +28,9 @@ func (m *guardedManager) Add(r manager.Runnable) error {
 	return m.Manager.Add(m.restarts.Guard(r))
 }
 
-// holding is the manager for loops that begin once everything is known that launches need.
-func (m *guardedManager) holding(until *dependency.Set) *guardedManager {
-	return &guardedManager{Manager: holdingManager{m.Manager, until}, restarts: m.restarts}
+// holding is the manager for loops that begin later.
+func (m *guardedManager) holding(hold func(manager.Runnable) manager.Runnable) *guardedManager {
+	return &guardedManager{Manager: holdingManager{m.Manager, hold}, restarts: m.restarts}
 }
 
 // surviveWatches makes client-go log and skip a notification of a watch with a handler that panics, instead of exiting the process.

@@ -32,12 +32,21 @@ type probes struct {
 // addProbes binds the port of the probes, and has the manager serve them.
 func addProbes(mgr manager.Manager, s settings.Settings) (*probes, error) {
 	p := &probes{synced: mgr.GetCache().WaitForCacheSync, now: time.Now}
+	listener, err := listenForProbes(s)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second}
+	return p, mgr.Add(&manager.Server{Name: "health probe", Server: server, Listener: listener})
+}
+
+// listenForProbes binds the port of the probes.
+func listenForProbes(s settings.Settings) (net.Listener, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(s.BindAddress, strconv.Itoa(s.HealthProbePort)))
 	if err != nil {
 		return nil, fmt.Errorf("listen for probes: %w", err)
 	}
-	server := &http.Server{Handler: p.handler(), ReadHeaderTimeout: 10 * time.Second}
-	return p, mgr.Add(&manager.Server{Name: "health probe", Server: server, Listener: listener})
+	return listener, nil
 }
 
 func (p *probes) handler() http.Handler {
@@ -88,8 +97,11 @@ func dependencyLine(s dependency.State, now time.Time) string {
 		return "[+]" + s.Name + " ok"
 	}
 	line := fmt.Sprintf("[-]%s waiting for %s: %s", s.Name, now.Sub(s.Since).Round(time.Second), s.Reason)
-	if s.Launches {
+	switch {
+	case s.Launches:
 		line += " (launches wait)"
+	case !s.StandsIn.IsZero():
+		line += fmt.Sprintf(" (those of %s are used; disruption waits)", s.StandsIn.UTC().Format(time.RFC3339))
 	}
 	return line
 }

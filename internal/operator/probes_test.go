@@ -69,6 +69,16 @@ func TestProbesAnswerWhileAWSFails(t *testing.T) {
 	})
 }
 
+// What stands in for an answer of AWS is listed with its time.
+func TestReadinessNamesEarlierAnswers(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	state := dependency.State{Name: "types", Reason: "InternalError", Since: now.Add(-time.Minute), StandsIn: now.Add(-time.Hour)}
+	want := "[-]types waiting for 1m0s: InternalError (those of 2026-03-01T11:00:00Z are used; disruption waits)"
+	if got := dependencyLine(state, now); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A cluster that is not verified has nothing changed in AWS, and no instance counts as gone; what the start reads is read.
 func TestNothingIsChangedBeforeTheClusterIsVerified(t *testing.T) {
 	verified := false

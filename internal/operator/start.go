@@ -14,6 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
+	"github.com/dovetail-k8s/dovetail/internal/aws/lastknown"
+	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
 	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
@@ -53,6 +55,8 @@ type awsReads struct {
 	credentials, cluster, types, prices func(context.Context) error
 	// shifts is nil where zonal shifts are not followed.
 	shifts func(context.Context) error
+	// earlierTypes and earlierPrices return when the answer of an earlier process was given that stands in; false if none does. Nil has none.
+	earlierTypes, earlierPrices func() (time.Time, bool)
 	// sufficient reports whether launches need no answer of EKS: the cluster is verified, and its version is not EKS's.
 	sufficient func() bool
 }
@@ -66,10 +70,13 @@ func awsDependencies(r awsReads) []dependency.Dependency {
 			Name: clusterDependency, Read: r.cluster, Timeout: clusterTimeout, After: credentialsDependency,
 			Optional: func(error) bool { return r.sufficient() },
 		},
-		{Name: typesDependency, Read: r.types, Timeout: typesTimeout, After: credentialsDependency},
+		{
+			Name: typesDependency, Read: r.types, Timeout: typesTimeout, After: credentialsDependency,
+			Optional: func(err error) bool { return passes(err) && stands(r.earlierTypes) }, Grace: grace, StandsIn: r.earlierTypes,
+		},
 		{
 			Name: pricesDependency, Read: r.prices, Timeout: pricesTimeout, After: credentialsDependency, MaxPause: pricesPause,
-			Optional: func(error) bool { return true }, Grace: grace,
+			Optional: func(error) bool { return true }, Grace: grace, StandsIn: r.earlierPrices,
 		},
 	}
 	if r.shifts != nil {
@@ -78,6 +85,15 @@ func awsDependencies(r awsReads) []dependency.Dependency {
 		})
 	}
 	return out
+}
+
+// stands reports whether an answer of an earlier process stands in.
+func stands(earlier func() (time.Time, bool)) bool {
+	if earlier == nil {
+		return false
+	}
+	_, does := earlier()
+	return does
 }
 
 // passes reports whether an error of AWS may pass without anybody's help; no answer yet is none.
@@ -99,8 +115,10 @@ func (a *assembly) newDependencies(local ekscluster.APIServer) *dependency.Set {
 			call := session.Call{Service: "ec2", Action: "DescribeInstanceTypes"}
 			return session.Explain(call, a.sdk.Region, a.aws.Offerings.RefreshTypes(ctx))
 		},
-		prices:     func(ctx context.Context) error { return a.aws.Offerings.RefreshPrices(ctx) },
-		sufficient: func() bool { return a.aws.Cluster.Verified() && !a.settings.EKSControlPlane },
+		prices:        func(ctx context.Context) error { return a.aws.Offerings.RefreshPrices(ctx) },
+		earlierTypes:  func() (time.Time, bool) { return a.aws.Offerings.RecalledTypes() },
+		earlierPrices: func() (time.Time, bool) { return a.aws.Offerings.RecalledPrices() },
+		sufficient:    func() bool { return a.aws.Cluster.Verified() && !a.settings.EKSControlPlane },
 	}
 	if a.settings.EnableZonalShift {
 		reads.shifts = func(ctx context.Context) error { return a.aws.ZonalShift.RefreshZonalShifts(ctx) }
@@ -123,6 +141,7 @@ func (a *assembly) beginAWS(ctx context.Context, local ekscluster.APIServer) err
 	if err := session.Configured(limited, a.sdk, os.Getenv); err != nil {
 		return err
 	}
+	a.aws.Offerings.Recall(limited)
 	for _, name := range []string{credentialsDependency, clusterDependency} {
 		if err := a.dependencies.Attempt(limited, name); err != nil {
 			return err
@@ -139,6 +158,17 @@ func (a *assembly) beginAWS(ctx context.Context, local ekscluster.APIServer) err
 		a.log.Info("EKS has not answered; continuing with what it returned to an earlier process", "ConfigMap", ekscluster.RecordName)
 	}
 	return nil
+}
+
+// keeper keeps instance types and prices where records keep what EKS returns; nil where these are nil.
+func (a *assembly) keeper(clusterUID string) offerings.Keeper {
+	namespace := a.namespace()
+	if namespace == "" || a.refusals != nil {
+		return nil
+	}
+	return &lastknown.Store{
+		Client: a.clientset.CoreV1().ConfigMaps(namespace), Region: a.sdk.Region, ClusterUID: clusterUID, Now: time.Now,
+	}
 }
 
 // records keep what EKS returns in the namespace of the leader's lease; nil in shadow mode, which writes nothing, and where the
@@ -188,11 +218,11 @@ func (a *assembly) addHeldLoops(loops ...manager.Runnable) error {
 // holdingManager holds each loop that is added to it.
 type holdingManager struct {
 	manager.Manager
-	until *dependency.Set
+	hold func(manager.Runnable) manager.Runnable
 }
 
 // Add adds a loop.
-func (m holdingManager) Add(r manager.Runnable) error { return m.Manager.Add(m.until.Hold(r)) }
+func (m holdingManager) Add(r manager.Runnable) error { return m.Manager.Add(m.hold(r)) }
 
 // permissionsReport logs the permissions that the role lacks, once in each replica.
 type permissionsReport struct {

@@ -21,6 +21,7 @@ ERROR is an error code of AWS, such as RequestLimitExceeded, or one of
   drop   the call takes effect, but the connection closes without a response
   slow   the response is late
   hang   the connection stays open, and no response comes
+  refuse the connection closes at once, and the call has no effect
 OPTION is one of
   times=N       the first N calls only
   for=30s       the calls within this time from now
@@ -139,6 +140,8 @@ func (s *Sim) injectCallSpec(target, what string) error {
 		fault.Error, fault.AfterEffect, fault.Drop = apiError("InternalError"), true, true
 	case "slow":
 		fault.Delay = time.Second
+	case "refuse":
+		fault.Error, fault.Drop = apiError("InternalError"), true
 	case "hang":
 		fault.Error, fault.Drop, fault.Delay = apiError("InternalError"), true, protocol.Hang
 	default:

@@ -68,6 +68,16 @@ func TestFaultsByDescription(t *testing.T) {
 			t.Error("the fault does not end")
 		}
 	})
+	t.Run("no connection", func(t *testing.T) {
+		w := awsimtest.Start(t)
+		c := ec2.NewFromConfig(w.Config)
+		if err := w.Sim.InjectSpec("ec2.CreateLaunchTemplate=refuse"); err != nil {
+			t.Fatal(err)
+		}
+		if err := create(t, c, "one"); err == nil || awsimtest.Code(err) != "" || exists(t, c, "one") {
+			t.Errorf("got %v; the template exists: %v", err, exists(t, c, "one"))
+		}
+	})
 	t.Run("no answer", func(t *testing.T) {
 		w := awsimtest.Start(t)
 		c := ec2.NewFromConfig(w.Config)

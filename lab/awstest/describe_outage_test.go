@@ -40,6 +40,49 @@ func TestLaunchWithANewTemplateWhileEC2DescribesNothing(t *testing.T) {
 	}
 }
 
+// While EC2 creates no launch templates, a process that has just started launches from one that an earlier process has created. Without
+// such a template, or while EC2 does not describe it, nothing is launched.
+func TestLaunchFromAnEarlierTemplateWhileEC2CreatesNone(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		earlier  bool
+		outage   []string
+		launches bool
+	}{
+		{"an earlier template", true, []string{"ec2.CreateLaunchTemplate=Unavailable"}, true},
+		{"no template", false, []string{"ec2.CreateLaunchTemplate=Unavailable"}, false},
+		{
+			"a template that cannot be read", true,
+			[]string{"ec2.CreateLaunchTemplate=Unavailable", "ec2.DescribeLaunchTemplates=InternalError"},
+			false,
+		},
+		{"no permission", true, []string{"ec2.CreateLaunchTemplate=UnauthorizedOperation"}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := newLaunchFixture(t, 1)
+			if tc.earlier {
+				if got := s.launchBatch(sameRequirements(1)...)[0]; got.err != nil {
+					t.Fatal(got.err)
+				}
+			}
+			restarted := *s
+			restarted.cloud = s.start(s.config("uid-1"))
+			if err := restarted.RefreshTypes(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, fault := range tc.outage {
+				if err := s.Sim.InjectSpec(fault); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := restarted.launchBatch(sameRequirements(2)[1:]...)[0]; (got.err == nil) != tc.launches {
+				t.Errorf("launch: %v", got.err)
+			}
+		})
+	}
+}
+
 // A launch template with the name of ours and another cluster's tags is not launched from.
 func TestLaunchTemplateOfOthersIsNotUsed(t *testing.T) {
 	s := newLaunchFixture(t, 1)

@@ -10,6 +10,7 @@ package controlplane
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -352,6 +353,15 @@ func (c *Cluster) Endpoint() string { return c.endpoint }
 
 // CA is the authority of the API server's certificate, as PEM.
 func (c *Cluster) CA() []byte { return c.ca.CA() }
+
+// ServingCertificate is one for the loopback interface by the cluster's authority, for what stands before the API server.
+func (c *Cluster) ServingCertificate() (tls.Certificate, error) {
+	pair, err := c.ca.Server("localhost", "127.0.0.1")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(pair.Cert, pair.Key)
+}
 
 // Version is the minor version of Kubernetes, as "1.37".
 func (c *Cluster) Version() string { return version }

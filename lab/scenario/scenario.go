@@ -96,6 +96,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
+	all = append(all, append(awsDown(), apiServerDown(fleet))...)
 	for i := range all {
 		_, all[i].Nightly = checkedOtherwise[all[i].Name]
 	}
@@ -118,6 +119,9 @@ var checkedOtherwise = map[string]string{
 	"zonal-shift":           "tests of the AWS adapter against the simulator",
 	"migrate-check":         "takeover runs the same checks; unit tests of each finding",
 	"chaos":                 "one seed in the tests of the documentation's commands",
+	"aws-down-restart":      "start-without-aws restarts; aws-down has each API fail; unit tests of what is kept",
+	"aws-down-slow":         "aws-down has each API fail; unit tests of the time that a call may take",
+	"aws-down-throttled":    "aws-down has each API fail; unit tests of the rate limits",
 	"image-fails-later":     "unit tests of the soak and the breaker; bad-ami pauses a pool",
 }
 

@@ -119,8 +119,8 @@ const (
 	ConditionValidationSucceeded  = "ValidationSucceeded"
 	// ConditionCapacityReservationsReady exists only while capacity reservations are in use.
 	ConditionCapacityReservationsReady = "CapacityReservationsReady"
-	// ConditionAWSReachable is False while the controller waits for what launches need of AWS after its start. Ready does not depend on
-	// it; it is missing otherwise.
+	// ConditionAWSReachable is False while the controller waits for what launches need of AWS after its start, or launches use what AWS has
+	// returned before. Ready does not depend on it; it is missing otherwise.
 	ConditionAWSReachable = "AWSReachable"
 	// ConditionNodesCanJoin is False, and Ready with it, while it is certain that no node of the class can join the
 	// cluster; its reason is the cause. It is Unknown where that could not be checked, which stops nothing.

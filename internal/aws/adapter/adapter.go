@@ -103,6 +103,8 @@ type Config struct {
 	APIServer joincheck.APIServer
 	// Records keep what EKS returns of the cluster for the next process; nil keeps nothing.
 	Records ekscluster.Records
+	// Kept keeps instance types and prices for the next process; nil keeps nothing.
+	Kept offerings.Keeper
 	// Waiting returns why instance types are not read yet, where somebody else calls Offerings.RefreshTypes until it succeeds. Nil has them
 	// read when they are first needed.
 	Waiting func() error
@@ -168,7 +170,7 @@ func New(cfg Config) (*Adapter, error) {
 	a.Rebooter = zonalshift.NewRebooter(a.Instances, &instance.Rebooter{Instances: l.instances, EC2: l.ec2})
 	a.Offerings = offerings.New(offerings.Config{
 		Inventory: l.inventory, Prices: l.prices, Reservations: l.reservations, Unavailable: l.unavailable, Discovered: l.discovered,
-		Log: cfg.Log,
+		Kept: cfg.Kept, Log: cfg.Log,
 	})
 	a.Resources = nodeclass.NewResources(nodeclass.ResourcesConfig{
 		Profiles: l.profiles, Templates: l.templates, DryRuns: l.dryRuns, Meter: cfg.Meter, IsolatedVPC: cfg.IsolatedVPC,

@@ -29,6 +29,8 @@ const (
 	DryRun
 	// Unauthorized: the caller is not allowed to make the call.
 	Unauthorized
+	// BadCredentials: AWS does not accept the credentials, whatever the call is about.
+	BadCredentials
 	// RateLimited: too many calls; the same call may succeed later.
 	RateLimited
 	// TokenMismatch: the client token was used before, with other parameters.
@@ -65,6 +67,14 @@ var rules = []rule{
 	{Unauthorized, "UnauthorizedOperation", ""},
 	{Unauthorized, "AccessDenied", ""},
 	{Unauthorized, "AccessDeniedException", ""},
+	{BadCredentials, "ExpiredToken", ""},
+	{BadCredentials, "ExpiredTokenException", ""},
+	{BadCredentials, "RequestExpired", ""},
+	{BadCredentials, "RequestTimeTooSkewed", ""},
+	{BadCredentials, "AuthFailure", "validate the provided access credentials"},
+	{BadCredentials, "InvalidClientTokenId", ""},
+	{BadCredentials, "UnrecognizedClientException", ""},
+	{BadCredentials, "SignatureDoesNotMatch", ""},
 	{RateLimited, "RequestLimitExceeded", ""},
 	{RateLimited, "Throttling", ""},
 	{RateLimited, "ThrottlingException", ""},

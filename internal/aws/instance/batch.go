@@ -52,7 +52,7 @@ func (s *Instances) describeBatch(ctx context.Context, _ struct{}, ids []string)
 			known[aws.ToString(i.InstanceId)] = i
 		}
 		for _, id := range some {
-			if err != nil && !awserrors.IsRejected(err) || awserrors.Is(err, awserrors.RateLimited) {
+			if err != nil && (ofAll(err) || awserrors.Is(err, awserrors.Unauthorized)) { // no policy is about single instances
 				errs[id] = err
 			}
 			unseen[id] = err == nil && s.notYetVisible(id)
@@ -107,7 +107,7 @@ func (s *Instances) notYetVisible(id string) bool {
 func (s *Instances) terminateBatch(ctx context.Context, _ struct{}, all []identity.Owned) []terminated {
 	states, err := s.terminate(ctx, all)
 	out := make([]terminated, len(all))
-	if err != nil && (len(all) == 1 || !awserrors.IsRejected(err) || awserrors.Is(err, awserrors.RateLimited)) {
+	if err != nil && (len(all) == 1 || ofAll(err)) {
 		for n := range out {
 			out[n].Err = err
 		}
@@ -123,6 +123,11 @@ func (s *Instances) terminateBatch(ctx context.Context, _ struct{}, all []identi
 	}
 	forEachPending(numbers, func(n int) bool { return !over(n) }, func(n int) { out[n].Err = s.terminateOne(ctx, all[n]) })
 	return out
+}
+
+// ofAll reports whether the error of a batch is one of all its instances: a call for each would meet it, too.
+func ofAll(err error) bool {
+	return !awserrors.IsRejected(err) || awserrors.Is(err, awserrors.RateLimited) || awserrors.Is(err, awserrors.BadCredentials)
 }
 
 func (s *Instances) terminateOne(ctx context.Context, owned identity.Owned) error {

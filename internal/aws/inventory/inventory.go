@@ -70,11 +70,14 @@ type Source struct {
 
 	mu      sync.RWMutex
 	listing listing
+	// recalled is what an earlier process has listed, for as long as this one could not.
+	recalled listing
 }
 
 // listing is the last listing of EC2. It is replaced as a whole.
 type listing struct {
 	version int
+	at      time.Time
 	types   []ec2types.InstanceTypeInfo // by name
 	zones   []string                    // sorted
 	offered map[typeInZone]bool
@@ -104,14 +107,21 @@ func (s *Source) Refresh(ctx context.Context) error {
 		return err
 	}
 	slices.SortFunc(infos, func(a, b ec2types.InstanceTypeInfo) int { return cmp.Compare(a.InstanceType, b.InstanceType) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing, s.recalled = listing{
+		version: s.listing.version + 1, at: s.cfg.Now(), types: infos, zones: zonesOf(offered), offered: offered,
+	}, listing{}
+	return nil
+}
+
+// zonesOf are the zones in which something is offered, sorted.
+func zonesOf(offered map[typeInZone]bool) []string {
 	zones := map[string]bool{}
 	for o := range offered {
 		zones[o.zone] = true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listing = listing{version: s.listing.version + 1, types: infos, zones: slices.Sorted(maps.Keys(zones)), offered: offered}
-	return nil
+	return slices.Sorted(maps.Keys(zones))
 }
 
 func (s *Source) listTypes(ctx context.Context) ([]ec2types.InstanceTypeInfo, error) {
@@ -159,7 +169,7 @@ func (s *Source) listOfferings(ctx context.Context) (map[typeInZone]bool, error)
 
 func (s *Source) currentListing(ctx context.Context) (listing, error) {
 	s.mu.RLock()
-	known := s.listing
+	known, recalled := s.listing, s.recalled
 	s.mu.RUnlock()
 	if known.version > 0 {
 		return known, nil
@@ -168,6 +178,9 @@ func (s *Source) currentListing(ctx context.Context) (listing, error) {
 		if err := s.cfg.Waiting(); err != nil {
 			return listing{}, err
 		}
+	}
+	if s.usable(recalled) {
+		return recalled, nil
 	}
 	if _, err, _ := s.refreshing.Do("", func() (any, error) { return nil, s.Refresh(ctx) }); err != nil {
 		return listing{}, err

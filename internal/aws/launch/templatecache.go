@@ -67,10 +67,32 @@ func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 // and EC2 may fail to describe while it launches.
 func (t *Templates) create(ctx context.Context, in *ec2.CreateLaunchTemplateInput) error {
 	_, err := t.api.CreateLaunchTemplate(ctx, in)
-	if awserrors.Is(err, awserrors.AlreadyExists) {
-		return t.verify(ctx, aws.ToString(in.LaunchTemplateName))
+	switch name := aws.ToString(in.LaunchTemplateName); {
+	case awserrors.Is(err, awserrors.AlreadyExists):
+		return t.verify(ctx, name)
+	case err != nil && awserrors.IsRetryable(err) && t.exists(ctx, name):
+		return nil
 	}
 	return err
+}
+
+// exists reports whether a template certainly exists, and is ours: an earlier process has created it. So a restart launches while EC2
+// creates no templates.
+func (t *Templates) exists(ctx context.Context, name string) bool {
+	limited, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	out, err := t.api.DescribeLaunchTemplates(limited, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{name}})
+	return err == nil && len(out.LaunchTemplates) > 0 && t.proveAll(out.LaunchTemplates) == nil
+}
+
+// proveAll returns identity.ErrNotOurs if one of the templates is not ours.
+func (t *Templates) proveAll(templates []ec2types.LaunchTemplate) error {
+	for _, template := range templates {
+		if _, err := t.identity.Prove(identity.LaunchTemplate, aws.ToString(template.LaunchTemplateId), tagsOf(template)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // verifyTimeout sets how long a launch waits for the proof that an existing template is ours. EC2 describes one in 100 ms.
@@ -88,12 +110,7 @@ func (t *Templates) verify(ctx context.Context, name string) error {
 	case err != nil:
 		return err
 	}
-	for _, template := range out.LaunchTemplates {
-		if _, err := t.identity.Prove(identity.LaunchTemplate, aws.ToString(template.LaunchTemplateId), tagsOf(template)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.proveAll(out.LaunchTemplates)
 }
 
 // Forget removes a template from the cache, so that the next Ensure reads it again.

@@ -36,7 +36,7 @@ func (r *resolution) placementGroup(ctx context.Context) {
 		)
 		r.failed(err)
 	case err != nil:
-		r.failed(err)
+		r.unread(condition, "the placement group", err)
 	case r.class.Spec.PlacementGroupSelector != nil:
 		r.ready(condition, retryAfter)
 	default:

@@ -137,6 +137,24 @@ func (r *resolution) failed(err error) {
 	r.out.Err = errors.Join(r.out.Err, fmt.Errorf("node class %s: %w", r.class.Name, err))
 }
 
+// unread records that what a condition is about cannot be read. What was found before stays in use, if AWS fails and it was.
+func (r *resolution) unread(condition, what string, err error) {
+	if awserrors.IsRetryable(err) && r.found(condition) {
+		r.out.Unread = append(r.out.Unread, what+" ("+awserrors.Brief(err)+")")
+	}
+	r.failed(err)
+}
+
+// found reports whether an earlier resolution has set a condition to true.
+func (r *resolution) found(condition string) bool {
+	for _, c := range r.class.Status.Conditions {
+		if c.Type == condition {
+			return c.Status == metav1.ConditionTrue
+		}
+	}
+	return false
+}
+
 func (r *resolution) images(ctx context.Context) {
 	version := r.Cluster.KubernetesVersion()
 	found, err := r.Images.Images(ctx, r.key()+"-"+version, r.class.Spec.AMISelectorTerms, version)
@@ -155,7 +173,7 @@ func (r *resolution) images(ctx context.Context) {
 		)
 		return
 	case err != nil:
-		r.failed(err)
+		r.unread(awsv1.ConditionAMIsReady, "images", err)
 		return
 	}
 	r.out.Status.AMIs = nil
@@ -188,7 +206,7 @@ func (r *resolution) reservations(ctx context.Context) {
 	}
 	found, err := r.Reservations.Reservations(ctx, r.key(), r.class.Spec.CapacityReservationSelectorTerms)
 	if err != nil {
-		r.failed(err)
+		r.unread(awsv1.ConditionCapacityReservationsReady, "capacity reservations", err)
 		return
 	}
 	r.out.Status.CapacityReservations = found
@@ -207,7 +225,7 @@ func (r *resolution) reservations(ctx context.Context) {
 func (r *resolution) subnets(ctx context.Context) {
 	found, err := r.Network.Subnets(ctx, r.key(), r.class.Spec.SubnetSelectorTerms)
 	if err != nil {
-		r.failed(err)
+		r.unread(awsv1.ConditionSubnetsReady, "subnets", err)
 		return
 	}
 	r.out.Status.Subnets = nil
@@ -232,7 +250,7 @@ func (r *resolution) subnets(ctx context.Context) {
 func (r *resolution) securityGroups(ctx context.Context) {
 	found, err := r.Network.SecurityGroups(ctx, r.key(), r.class.Spec.SecurityGroupSelectorTerms)
 	if err != nil {
-		r.failed(err)
+		r.unread(awsv1.ConditionSecurityGroupsReady, "security groups", err)
 		return
 	}
 	r.out.Status.SecurityGroups = nil
@@ -287,7 +305,7 @@ func (r *resolution) instanceProfile(ctx context.Context) {
 		)
 		r.failed(err)
 	case err != nil:
-		r.failed(err)
+		r.unread(awsv1.ConditionInstanceProfileReady, "the instance profile", err)
 	default:
 		r.out.Status.InstanceProfile = name
 		r.ready(awsv1.ConditionInstanceProfileReady, validatedAfter)

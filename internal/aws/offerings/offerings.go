@@ -33,7 +33,9 @@ type Config struct {
 	Reservations *reservation.Finder
 	Unavailable  *unavailableofferings.Cache
 	Discovered   *discoveredmemory.Memory
-	Log          *slog.Logger
+	// Kept keeps instance types and prices for the next process; nil keeps nothing.
+	Kept Keeper
+	Log  *slog.Logger
 }
 
 // Source answers with the present offerings. It is safe for concurrent use.
@@ -47,11 +49,28 @@ func (s *Source) Refresh(ctx context.Context) error {
 	return errors.Join(s.RefreshTypes(ctx), s.RefreshPrices(ctx))
 }
 
-// RefreshTypes lists the instance types of the region. Until it has succeeded once, nothing can be launched.
-func (s *Source) RefreshTypes(ctx context.Context) error { return s.cfg.Inventory.Refresh(ctx) }
+// RefreshTypes lists the instance types of the region. Until it has succeeded once, nothing can be launched, unless Recall has found a
+// listing of an earlier process.
+func (s *Source) RefreshTypes(ctx context.Context) error {
+	err := s.cfg.Inventory.Refresh(ctx)
+	if err == nil {
+		s.keepTypes(ctx)
+	}
+	return err
+}
 
-// RefreshPrices reads prices. Until it succeeds, those that ship with the program are used.
-func (s *Source) RefreshPrices(ctx context.Context) error { return s.cfg.Prices.Refresh(ctx) }
+// RefreshPrices reads prices. Until it succeeds, those of an earlier process are used, or those that ship with the program.
+func (s *Source) RefreshPrices(ctx context.Context) error {
+	err := s.cfg.Prices.Refresh(ctx)
+	if err != nil && awserrors.IsRetryable(err) {
+		return err
+	}
+	if err != nil { // a part that the role may not read: nobody should plan with what an earlier role has read
+		s.cfg.Prices.Forget()
+	}
+	s.keepPrices(ctx)
+	return err
+}
 
 // InstanceTypes returns every type as the class would launch it now, by name.
 func (s *Source) InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {

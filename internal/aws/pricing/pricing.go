@@ -59,6 +59,8 @@ type Prices struct {
 	version uint64
 	// read is the result of the last read, by capacity type.
 	read map[string]lastRead
+	// recalled is when an earlier process read the prices of a capacity type that are used until this one has read them.
+	recalled map[string]time.Time
 }
 
 // platformPrices describes what AWS has reported for a platform. An empty map was not read yet.
@@ -86,7 +88,10 @@ type spotPrice struct {
 
 // New returns Prices with fallback prices only.
 func New(cfg Config) *Prices {
-	return &Prices{cfg: cfg, lists: map[offline.Platform]*platformPrices{offline.Linux: newList()}, read: map[string]lastRead{}}
+	return &Prices{
+		cfg: cfg, lists: map[offline.Platform]*platformPrices{offline.Linux: newList()}, read: map[string]lastRead{},
+		recalled: map[string]time.Time{},
+	}
 }
 
 func newList() *platformPrices {
@@ -297,8 +302,10 @@ func (p *Prices) recordRead(capacityType string, err error) {
 	r.err = err
 	if err == nil {
 		r.at = p.cfg.Now()
+		delete(p.recalled, capacityType)
 	}
 	p.read[capacityType] = r
+	p.expire()
 }
 
 func (p *Prices) refreshOnDemand(ctx context.Context) error {
@@ -332,6 +339,9 @@ func (p *Prices) readOnDemand(ctx context.Context, platform offline.Platform) er
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.lists[platform]
+	if !of.read[karpv1.CapacityTypeOnDemand] { // what an earlier process has read does not stay
+		of.onDemand = map[string]float64{}
+	}
 	maps.Copy(of.onDemand, dedicated)
 	maps.Copy(of.onDemand, shared)
 	of.read[karpv1.CapacityTypeOnDemand] = true
@@ -444,8 +454,12 @@ func (p *Prices) refreshSpot(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for platform, prices := range found {
-		maps.Copy(p.lists[platform].spot, prices)
-		p.lists[platform].read[karpv1.CapacityTypeSpot] = true
+		of := p.lists[platform]
+		if !of.read[karpv1.CapacityTypeSpot] { // what an earlier process has read does not stay
+			of.spot = map[catalog.OfferingKey]spotPrice{}
+		}
+		maps.Copy(of.spot, prices)
+		of.read[karpv1.CapacityTypeSpot] = true
 	}
 	p.version++
 	return nil

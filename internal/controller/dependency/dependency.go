@@ -45,6 +45,9 @@ type Dependency struct {
 	// is never. Launches wait for Grace first, counted from the start, for an attempt that succeeds.
 	Optional func(err error) bool
 	Grace    time.Duration
+	// StandsIn returns when an earlier answer was given that is used until it is known; false if there is none. Nil has none. Loops that
+	// delete wait while one is used: see HoldUntilRead.
+	StandsIn func() (given time.Time, stands bool)
 }
 
 // Config describes what a Set is made of. All of it is needed.
@@ -62,12 +65,14 @@ type Config struct {
 type Set struct {
 	cfg     Config
 	allowed chan struct{}
+	// read is closed once launches are allowed and no earlier answer stands in for one that is not known.
+	read chan struct{}
 
 	mu      sync.Mutex
 	began   time.Time
 	entries []entry
-	// launching is true once allowed is closed.
-	launching bool
+	// launching is true once allowed is closed, deleting once read is.
+	launching, deleting bool
 }
 
 // entry is a dependency with what its attempts came to.
@@ -84,7 +89,7 @@ type entry struct {
 
 // New returns a Set of which nothing is known.
 func New(cfg Config) *Set {
-	s := &Set{cfg: cfg, allowed: make(chan struct{}), began: cfg.Now()}
+	s := &Set{cfg: cfg, allowed: make(chan struct{}), read: make(chan struct{}), began: cfg.Now()}
 	for _, d := range cfg.Dependencies {
 		s.entries = append(s.entries, entry{Dependency: d, done: make(chan struct{})})
 	}
@@ -189,7 +194,11 @@ func (s *Set) record(i int, err error) {
 			s.cfg.Log.Info("known now", "dependency", e.Name, "after", s.cfg.Now().Sub(was).Round(time.Millisecond).String())
 		case err != nil && before == nil:
 			e.failing = s.cfg.Now()
-			s.cfg.Log.Warn("not known yet; trying again until it is", "dependency", e.Name, "launches-wait", !e.optional(), "error", err)
+			about := []any{"dependency", e.Name, "launches-wait", !e.optional(), "error", err}
+			if given := e.standsIn(); !given.IsZero() {
+				about = append(about, "answer-in-use", given.UTC().Format(time.RFC3339), "age", s.cfg.Now().Sub(given).Round(time.Second).String())
+			}
+			s.cfg.Log.Warn("not known yet; trying again until it is", about...)
 		case err != nil && s.cfg.Brief(err) != s.cfg.Brief(before):
 			s.cfg.Log.Warn("still not known, for another reason", "dependency", e.Name, "error", err)
 		default:
@@ -207,6 +216,10 @@ func (s *Set) update(change func() (changed bool)) {
 		s.launching, changed = true, true
 		close(s.allowed)
 	}
+	if s.launching && !s.deleting && !slices.ContainsFunc(s.entries, func(e entry) bool { return !e.standsIn().IsZero() }) {
+		s.deleting, changed = true, true
+		close(s.read)
+	}
 	s.mu.Unlock()
 	if changed {
 		s.cfg.Changed()
@@ -215,7 +228,19 @@ func (s *Set) update(change func() (changed bool)) {
 
 // optional reports whether launches go on without the dependency once its grace is over.
 func (e *entry) optional() bool {
-	return e.Optional != nil && (e.err == nil && e.Grace > 0 || e.err != nil && e.Optional(e.err))
+	return e.Optional != nil && (e.err != nil || e.Grace > 0) && e.Optional(e.err)
+}
+
+// standsIn returns when the answer was given that is used in place of one that is not known; zero if none is.
+func (e *entry) standsIn() time.Time {
+	if e.known || e.StandsIn == nil {
+		return time.Time{}
+	}
+	given, stands := e.StandsIn()
+	if !stands {
+		return time.Time{}
+	}
+	return given
 }
 
 // holds reports whether launches wait for a dependency. s.mu is locked.
@@ -274,6 +299,8 @@ type State struct {
 	Reason   string
 	Since    time.Time
 	Launches bool
+	// StandsIn is when the earlier answer was given that is used meanwhile; zero if none is.
+	StandsIn time.Time
 }
 
 // States are all dependencies, in their order.
@@ -288,8 +315,21 @@ func (s *Set) States() []State {
 			continue
 		}
 		out[i].Reason, out[i].Since, out[i].Launches = s.reason(e), e.failing, !s.launching && s.holds(e)
+		if out[i].StandsIn = e.standsIn(); !s.launching {
+			out[i].StandsIn = time.Time{}
+		}
 		if e.failing.IsZero() {
 			out[i].Since = s.began
+		}
+	}
+	return out
+}
+
+// StandIns returns which earlier answers are used, with their times and why; nil if none are.
+func (s *Set) StandIns() (out []string) {
+	for _, state := range s.States() {
+		if !state.StandsIn.IsZero() {
+			out = append(out, fmt.Sprintf("%s (%s; those of %s)", state.Name, state.Reason, state.StandsIn.UTC().Format(time.RFC3339)))
 		}
 	}
 	return out

@@ -203,6 +203,59 @@ func TestLoopsThatPlanAreHeld(t *testing.T) {
 	})
 }
 
+// An earlier answer lets launches go on while a read fails, after its grace; loops that delete begin when the read has succeeded, or when
+// nothing stands in anymore.
+func TestLoopsThatDeleteWaitWhileAnEarlierAnswerStandsIn(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		types outage
+		// stands is how long the earlier answer may be used; zero if there is none.
+		stands            time.Duration
+		launches, deletes time.Duration
+	}{
+		{"all is well", outage{}, time.Hour, 0, 0},
+		{"it fails", outage{lasts: 5 * time.Minute, err: errFailed}, time.Hour, 15 * time.Second, 5 * time.Minute},
+		{"it does not answer", outage{lasts: 5 * time.Minute}, time.Hour, 15 * time.Second, 5 * time.Minute},
+		{"the earlier answer becomes too old", outage{lasts: time.Hour, err: errFailed}, 10 * time.Minute, 15 * time.Second, 10 * time.Minute},
+		{"there is no earlier answer", outage{lasts: 5 * time.Minute, err: errFailed}, 0, 5 * time.Minute, 5 * time.Minute},
+		{"there is no earlier answer, and none comes", outage{lasts: 5 * time.Minute}, 0, 5 * time.Minute, 5 * time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				earlier := func() (time.Time, bool) { return began, time.Since(began) < tc.stands }
+				s := newSet(&bytes.Buffer{}, Dependency{
+					Name: "types", Read: tc.types.read(began), Timeout: 20 * time.Second, Grace: 15 * time.Second, StandsIn: earlier,
+					Optional: func(error) bool { _, stands := earlier(); return stands },
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+				defer cancel()
+				go func() { _ = s.Start(ctx) }()
+				loop := s.HoldUntilRead(everywhere(func(context.Context) error { return nil }))
+				<-s.Allowed()
+				launches := time.Since(began)
+				if standing := s.StandIns(); (len(standing) > 0) != (tc.launches < tc.deletes) {
+					t.Errorf("when launches begin, %q stand in", standing)
+				}
+				if err := loop.Start(ctx); err != nil {
+					t.Fatal(err)
+				}
+				deletes := time.Since(began)
+				for what, took := range map[string][2]time.Duration{"launches": {launches, tc.launches}, "deletions": {deletes, tc.deletes}} {
+					if late := took[0] - took[1]; late < 0 || late > time.Minute {
+						t.Errorf("%s begin after %v, want %v", what, took[0], took[1])
+					}
+				}
+				if standing := s.StandIns(); len(standing) > 0 {
+					t.Errorf("in the end, %q stand in", standing)
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
 // everywhere is a loop of every replica.
 type everywhere func(context.Context) error
 

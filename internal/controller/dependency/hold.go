@@ -12,6 +12,12 @@ func (s *Set) Hold(loop manager.Runnable) manager.Runnable {
 	return &held{Runnable: loop, allowed: s.allowed}
 }
 
+// HoldUntilRead returns a loop that begins once launches need wait for nothing anymore, and no earlier answer stands in: it is for loops
+// that delete nodes.
+func (s *Set) HoldUntilRead(loop manager.Runnable) manager.Runnable {
+	return &held{Runnable: loop, allowed: s.read}
+}
+
 type held struct {
 	manager.Runnable
 	allowed <-chan struct{}

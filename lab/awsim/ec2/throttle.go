@@ -6,6 +6,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
+// RateLimit is the rate limit of an account's default ones that an action counts against.
+func RateLimit(action string) protocol.Bucket { return bucketOf(action) }
+
 // bucketOf returns which rate limit of an account's default ones an action counts against.
 func bucketOf(action string) protocol.Bucket {
 	switch {

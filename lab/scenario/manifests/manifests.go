@@ -104,6 +104,9 @@ const (
 	// ExtendedWorkload is a device class that stands for nvidia.com/gpu, and the Deployment extended, with no replicas. Its pods request
 	// one.
 	ExtendedWorkload = "extended-workload.yaml"
+	// Outage are the NodePools default and drifting, of nodes that are not consolidated, their EC2NodeClass, and the Deployment drifting with
+	// a pod for the second. Variable: CLUSTER_NAME.
+	Outage = "outage.yaml"
 	// NominatedPods are a pod that is to be nominated to a node, and that evicts no other; the NodePool default is for it. Variables: NAME,
 	// CPU.
 	NominatedPod = "nominated-pod.yaml"

@@ -74,6 +74,7 @@ type Cluster struct {
 	queue          string           // interruption queue that gets events; empty if the cluster has none
 	restartOnExit  bool             // the controller is started again when it finishes
 	shadows        []*Shadow        // prepared beside the controller
+	front          string           // URL of what stands between the controller and the API server; empty for none
 }
 
 // start boots the cluster. What works beside the control plane does so until working finishes.

@@ -395,7 +395,7 @@ func (c *Cluster) accountKubeconfig(ctx context.Context, account string) (string
 	}
 	path := filepath.Join(c.dir, account+".kubeconfig")
 	return path, c.controlPlane.WriteKubeconfig(path, &rest.Config{
-		Host: c.Endpoint(), BearerToken: token.Status.Token,
+		Host: c.controllerEndpoint(), BearerToken: token.Status.Token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.controlPlane.CA()},
 	})
 }

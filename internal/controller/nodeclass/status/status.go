@@ -60,6 +60,8 @@ type Reconciler struct {
 	Now    func() time.Time
 	// Waiting returns why nothing of a class can be resolved yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
 	Waiting func() error
+	// StandIns returns, in words, which answers of AWS to an earlier process are used; nil has none.
+	StandIns func() []string
 	// Triggers, if set, enqueues every class for each item.
 	Triggers <-chan ctrlevent.GenericEvent
 }
@@ -128,6 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	cancel()
 	before := class.DeepCopy()
 	apply(class, resolved, r.Now())
+	r.reportStandIns(class, resolved)
 	if _, err := patch.StatusFrom(ctx, r.Client, before, class); err != nil {
 		return reconcile.Result{}, errors.Join(client.IgnoreNotFound(err), resolved.Err)
 	}
@@ -137,20 +140,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: resolved.Next}, nil
 }
 
-// reportWaiting sets on the class what the process waits for, or removes it. While it waits, the class stays as it was resolved before.
+// reportWaiting sets on the class what the process waits for. While it waits, the class stays as it was resolved before.
 func (r *Reconciler) reportWaiting(ctx context.Context, class *awsv1.EC2NodeClass) (waiting bool, err error) {
 	var cause error
 	if r.Waiting != nil {
 		cause = r.Waiting()
 	}
-	before := class.DeepCopy()
 	if cause == nil {
-		condition.Clear(class, awsv1.ConditionAWSReachable, r.Now())
-	} else {
-		condition.SetFalse(class, awsv1.ConditionAWSReachable, condition.Because("WaitingForAWS", cause.Error()), r.Now())
+		return false, nil // reportStandIns removes it
 	}
+	before := class.DeepCopy()
+	condition.SetFalse(class, awsv1.ConditionAWSReachable, condition.Because("WaitingForAWS", cause.Error()), r.Now())
 	_, err = patch.StatusFrom(ctx, r.Client, before, class)
 	return cause != nil, err
+}
+
+// reportStandIns sets on the class which earlier answers of AWS launches use, since when, or removes that and what reportWaiting has set.
+func (r *Reconciler) reportStandIns(class *awsv1.EC2NodeClass, resolved cloudprovider.Resolution) {
+	stale := resolved.Unread
+	if r.StandIns != nil {
+		stale = slices.Concat(r.StandIns(), stale)
+	}
+	if len(stale) == 0 {
+		condition.Clear(class, awsv1.ConditionAWSReachable, r.Now())
+		return
+	}
+	message := "launches use what AWS has returned before of " + strings.Join(stale, ", ")
+	condition.SetFalse(class, awsv1.ConditionAWSReachable, condition.Because("LastKnownGood", message), r.Now())
 }
 
 // apply writes a resolution into the class. It keeps the conditions that the resolution does not mention.

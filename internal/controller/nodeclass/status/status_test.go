@@ -148,6 +148,40 @@ func TestClassSaysWhatLaunchesWaitFor(t *testing.T) {
 	}
 }
 
+// While AWS fails, a class names the earlier answers that launches use, and stays Ready; the condition goes with its cause.
+func TestClassNamesEarlierAnswersInUse(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(stamped))
+	a := &fakeCloud{resolution: cloudprovider.Resolution{
+		Conditions: []cloudprovider.Condition{{Type: awsv1.ConditionSubnetsReady, Status: metav1.ConditionTrue}}, Next: 5 * time.Minute,
+	}}
+	r := reconciler(f, a)
+	f.Reconcile(r, "default")
+	ready := condition.IsTrue(class(f), condition.Ready)
+	earlier := []string{"ec2-instance-types (no answer; those of 2026-03-01T11:00:00Z)"}
+	r.StandIns = func() []string { return earlier }
+	a.resolution.Unread = []string{"images (InternalError)"}
+	f.Reconcile(r, "default")
+	c, ok := condition.Get(class(f), awsv1.ConditionAWSReachable)
+	const want = "launches use what AWS has returned before of ec2-instance-types (no answer; those of 2026-03-01T11:00:00Z), " +
+		"images (InternalError)"
+	if !ok || c.Status != metav1.ConditionFalse || c.Reason != "LastKnownGood" || c.Message != want {
+		t.Errorf("condition %+v", c)
+	}
+	if condition.IsTrue(class(f), condition.Ready) != ready {
+		t.Error("Ready has changed")
+	}
+	version := class(f).ResourceVersion
+	f.Reconcile(r, "default")
+	if class(f).ResourceVersion != version {
+		t.Error("written again, though nothing has changed")
+	}
+	a.resolution.Unread, earlier = nil, nil
+	f.Reconcile(r, "default")
+	if _, ok := condition.Get(class(f), awsv1.ConditionAWSReachable); ok {
+		t.Error("the condition stays when AWS answers")
+	}
+}
+
 // An edit that has no effect is events on the class, and does not stop it.
 func TestFieldsWithoutEffectAreNamedOnTheClass(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(stamped, func(c *awsv1.EC2NodeClass) {

@@ -35,12 +35,22 @@ const (
 	Replicas
 	// Drift finds drifted nodes of the other pools to replace.
 	Drift
+	// Expire finds nodes to replace since their expireAfter comes near.
+	Expire
 	// Savings finds nodes that cost more than what would replace them.
 	Savings
 
-	// Ahead is the work that commands show, which have no Memory.
-	Ahead = Empty | Drift | Savings
+	// ahead is the work that commands show, which have no Memory, without Expire.
+	ahead = Empty | Drift | Savings
 )
+
+// Ahead is the work on a Snapshot that commands show, which have no Memory.
+func Ahead(s *snapshot.Snapshot) Work {
+	if disrupt.ExpirationsOf(s) != nil {
+		return ahead | Expire
+	}
+	return ahead
+}
 
 // Input is all that a pass depends on. It is not changed.
 type Input struct {
@@ -160,15 +170,15 @@ func (d *Decisions) Commands() []disrupt.Command {
 // protects it.
 func (d *Decisions) Idle() bool {
 	return len(d.Start)+len(d.Propose)+len(d.Dropped)+len(d.Withheld) == 0 && d.Found == nil && d.Stats.InterruptedAt == 0 &&
-		!slices.ContainsFunc(d.Stay, func(k Stay) bool { return k.By&(Repair|Replicas|Drift) != 0 })
+		!slices.ContainsFunc(d.Stay, func(k Stay) bool { return k.By&(Repair|Replicas|Drift|Expire) != 0 })
 }
 
 // Stats are measures of a pass.
 type Stats struct {
 	// Ran is the work that was done.
 	Ran Work
-	// Unhealthy, Empty and Drifted count the nodes that each work could choose from.
-	Unhealthy, Empty, Drifted int
+	// Unhealthy, Empty, Drifted and Expiring count the nodes that each work could choose from.
+	Unhealthy, Empty, Drifted, Expiring int
 	// Searched is how many candidates the search for savings had.
 	Searched int
 	// Postponed is true if the search was left out because many pods need nodes.
@@ -216,6 +226,7 @@ func Decide(in Input) (Decisions, Memory) {
 		{Empty, d.empty},
 		{Replicas, d.replicas},
 		{Drift, d.drift},
+		{Expire, d.expire},
 		{Savings, d.savings},
 	} {
 		if in.Work&step.work != 0 {
@@ -256,20 +267,36 @@ func newDecider(in Input) *decider {
 	d.memory.forget(d.view)
 	d.backoff.Prune(d.view)
 	d.out = Decisions{View: d.view, Budgets: map[karpv1.DisruptionReason][]disrupt.Allowance{}}
-	for _, reason := range karpv1.DisruptionReasons() {
-		allowances := disrupt.Allowances(d.Snapshot, reason)
-		for i := range allowances {
-			if reason != karpv1.DisruptionEmpty && slices.Contains(in.Facts.Paused, allowances[i].Pool.Name) {
-				allowances[i].Allowed = 0
-			}
-		}
-		d.out.Budgets[reason], d.budgets[reason] = allowances, d.view.RemainingBudgets(allowances)
-	}
+	d.readBudgets()
 	d.out.Costs, d.out.Unpriced = d.memory.Prices.Update(d.view)
 	for _, b := range d.view.BlockedNodes {
 		d.stay(Stay{Node: b.Node, Why: b.Why})
 	}
 	return d
+}
+
+// readBudgets reads what budgets allow before any command of the pass.
+func (d *decider) readBudgets() {
+	for _, reason := range karpv1.DisruptionReasons() {
+		allowances := disrupt.Allowances(d.Snapshot, reason)
+		for i := range allowances {
+			if reason != karpv1.DisruptionEmpty && slices.Contains(d.Facts.Paused, allowances[i].Pool.Name) {
+				allowances[i].Allowed = 0
+			}
+		}
+		d.out.Budgets[reason] = allowances
+	}
+	if allowances := d.view.ExpiryAllowances(d.out.Budgets); allowances != nil {
+		for i := range allowances {
+			if slices.Contains(d.Facts.Paused, allowances[i].Pool.Name) {
+				allowances[i].Allowed = 0
+			}
+		}
+		d.out.Budgets[karpv1.DisruptionExpired] = allowances
+	}
+	for reason, allowances := range d.out.Budgets {
+		d.budgets[reason] = d.view.RemainingBudgets(allowances)
+	}
 }
 
 func (d *decider) stay(s Stay) { d.out.Stay = append(d.out.Stay, s) }

@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/registration"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/tagging"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
 // claimInstances are the instances of claims: found by provider ID or by claim, and terminated.
@@ -42,7 +43,7 @@ func (a *assembly) wireNodeClaims() error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
 	instances := func(controller string) measuredInstances { return a.measure(controller).instances(a.aws.Instances) }
 	launched := func(controller string) claimInstances { return claimInstances{instances(controller), a.aws.Launcher} }
-	most, err := expiration.ParseMost(a.settings.MaxForcedExpirations)
+	most, err := disrupt.ParseForced(a.settings.MaxForcedExpirations)
 	if err != nil {
 		return fmt.Errorf("--max-forced-expirations %w", err)
 	}

@@ -31,6 +31,15 @@ const (
 	ExpirationGraceful = "Graceful"
 )
 
+// Conditions of NodePools with the annotation.
+const (
+	// ConditionExpirationBehind is True while budgets will not have replaced some Nodes by their deadline, and Unknown while the annotation
+	// cannot be read.
+	ConditionExpirationBehind = "ExpirationBehind"
+	// ConditionExpirationUnbounded is True while Nodes may drain without end after their deadline.
+	ConditionExpirationUnbounded = "ExpirationUnbounded"
+)
+
 const (
 	// defaultLeadDivisor and leastLead are the lead without one: a fifth of expireAfter, six days of the default of 30, and at least an hour,
 	// in which a budget of one replaces some ten Nodes.

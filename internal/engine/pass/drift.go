@@ -16,6 +16,7 @@ import (
 func (d *decider) drift() {
 	candidates := d.free(d.view.Drifted(false /* static */))
 	d.out.Stats.Drifted = len(candidates)
+	d.noteHeld(karpv1.DisruptionDrifted, candidates)
 	if d.moved() {
 		return
 	}

@@ -13,6 +13,7 @@ func (d *decider) expire() {
 	candidates := d.free(d.view.Expiring(false /* static */))
 	static := d.free(d.view.Expiring(true))
 	d.out.Stats.Expiring = len(candidates) + len(static)
+	d.noteHeld(karpv1.DisruptionExpired, candidates)
 	if d.moved() {
 		return
 	}

@@ -23,7 +23,7 @@ import (
 // Work is what a pass looks for, one or more of the constants.
 type Work uint
 
-// The kinds of work, in the order in which a pass does them: what goes for one is not looked at for the next.
+// The kinds of work. Order has the order in which a pass does them.
 const (
 	// Repair finds the next unhealthy node to reboot or replace.
 	Repair Work = 1 << iota
@@ -39,6 +39,9 @@ const (
 	Expire
 	// Savings finds nodes that cost more than what would replace them.
 	Savings
+
+	// held is the part of Drift and Expire that comes before Due: see Order. It is no work of its own.
+	held
 
 	// ahead is the work that commands show, which have no Memory, without Expire.
 	ahead = Empty | Drift | Savings
@@ -217,20 +220,9 @@ type Stay struct {
 // unhealthy node that is tried; a few per proposal that is due; and for Savings, up to Settings.Consolidation.MaxSteps.
 func Decide(in Input) (Decisions, Memory) {
 	d := newDecider(in)
-	for _, step := range []struct {
-		work Work
-		run  func()
-	}{
-		{Repair, d.repair},
-		{Due, d.due},
-		{Empty, d.empty},
-		{Replicas, d.replicas},
-		{Drift, d.drift},
-		{Expire, d.expire},
-		{Savings, d.savings},
-	} {
-		if in.Work&step.work != 0 {
-			step.run()
+	for _, place := range Order() {
+		if in.Work&place.Work != 0 || place.Work == held {
+			d.run(place.Work)
 		}
 	}
 	// Drift may replace a node that its pods protect from everything else.

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/destroy"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
 // heldRecheck is the time between two looks at an expired claim that must stay.
@@ -37,7 +38,7 @@ type Reconciler struct {
 	Client client.Client
 	Guard  *destroy.Guard
 	// Most limits how many nodes of a pool with the annotation are deleted in a minute.
-	Most Most
+	Most disrupt.Forced
 	// Keeper may be nil: then every expired claim goes.
 	Keeper  keeper
 	Events  *event.Recorder

@@ -3,8 +3,7 @@ package expiration
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,38 +11,8 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/destroy"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
-
-// DefaultMost is Most without a setting: the last nodes of a pool are gone within some ten minutes of their deadline.
-const DefaultMost = "10%"
-
-// Most is how many expired nodes of a pool with karpv1.AnnotationExpiration are deleted in a minute of the clock, whatever budgets allow.
-// The zero value does not limit it.
-type Most struct {
-	// Percent is of the pool's nodes, at least one node. Nodes is used where it is 0.
-	Percent, Nodes int
-}
-
-// ParseMost reads the setting max-forced-expirations: a number of nodes, or a share of the pool such as 10%; 0 for no limit.
-func ParseMost(text string) (Most, error) {
-	number, isShare := strings.CutSuffix(cmp.Or(text, DefaultMost), "%")
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 0 || isShare && n > 100 {
-		return Most{}, fmt.Errorf("%q is neither a number of nodes nor a share such as %s", text, DefaultMost)
-	}
-	if isShare {
-		return Most{Percent: n}, nil
-	}
-	return Most{Nodes: n}, nil
-}
-
-// of is how many nodes of a pool with so many may be deleted in a minute; 0 for any number.
-func (m Most) of(nodes int) int {
-	if m.Percent > 0 {
-		return max(1, nodes*m.Percent/100)
-	}
-	return m.Nodes
-}
 
 // graceful is how long an expired claim waits for the sake of its pool's annotation; 0 if it goes now. An annotation that cannot be read
 // states no grace, but those who wrote it did not want all nodes to go at once: the limit of a minute holds.
@@ -65,7 +34,7 @@ func (r *Reconciler) graceful(ctx context.Context, claim *karpv1.NodeClaim) (tim
 	if wait := claim.CreationTimestamp.Add(*claim.Spec.ExpireAfter.Duration + grace).Sub(now); wait > 0 {
 		return min(wait, heldRecheck), nil // the annotation may change
 	}
-	if r.Most == (Most{}) || claim.Status.NodeName == "" { // nothing runs on a node that has not come
+	if r.Most == (disrupt.Forced{}) || claim.Status.NodeName == "" { // nothing runs on a node that has not come
 		return 0, nil
 	}
 	var list karpv1.NodeClaimList
@@ -76,8 +45,9 @@ func (r *Reconciler) graceful(ctx context.Context, claim *karpv1.NodeClaim) (tim
 	if err != nil {
 		return 0, err
 	}
-	most := r.Most.of(len(list.Items))
-	if earlier(list.Items, claim) < most-gone {
+	left := slices.DeleteFunc(slices.Clone(list.Items), func(c karpv1.NodeClaim) bool { return c.DeletionTimestamp != nil })
+	most := r.Most.PerMinute(len(left) + gone)
+	if earlier(left, claim) < most-gone {
 		return 0, nil
 	}
 	r.Events.WarnEvery(heldEventWindow, pool, "ExpirationBehind",
@@ -85,12 +55,12 @@ func (r *Reconciler) graceful(ctx context.Context, claim *karpv1.NodeClaim) (tim
 	return now.Truncate(time.Minute).Add(time.Minute).Sub(now), nil
 }
 
-// earlier counts the claims that are not being deleted and expire before another. Claims that have not expired come later in any case.
+// earlier counts the claims that expire before another. Claims that have not expired come later in any case.
 func earlier(claims []karpv1.NodeClaim, than *karpv1.NodeClaim) (n int) {
 	expires := func(c *karpv1.NodeClaim) time.Time { return c.CreationTimestamp.Add(*c.Spec.ExpireAfter.Duration) }
 	for i := range claims {
 		c := &claims[i]
-		if c.DeletionTimestamp != nil || c.Spec.ExpireAfter.Duration == nil || c.Status.NodeName == "" || c.Name == than.Name {
+		if c.Spec.ExpireAfter.Duration == nil || c.Status.NodeName == "" || c.Name == than.Name {
 			continue
 		}
 		if cmp.Or(expires(c).Compare(expires(than)), strings.Compare(c.Name, than.Name)) < 0 {

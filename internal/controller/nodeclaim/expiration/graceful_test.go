@@ -12,25 +12,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/destroy/destroytest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
-
-func TestParseMost(t *testing.T) {
-	for text, want := range map[string]Most{"": {Percent: 10}, "10%": {Percent: 10}, "3": {Nodes: 3}, "0": {}, "0%": {}} {
-		if got, err := ParseMost(text); err != nil || got != want {
-			t.Errorf("%q: %+v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"-1", "101%", "x", "%", "1.5", "ten%"} {
-		if got, err := ParseMost(text); err == nil {
-			t.Errorf("%q is %+v", text, got)
-		}
-	}
-	for nodes, want := range map[int]int{0: 1, 9: 1, 10: 1, 25: 2, 1000: 100} {
-		if got := (Most{Percent: 10}).of(nodes); got != want {
-			t.Errorf("of %d nodes %d go, want %d", nodes, got, want)
-		}
-	}
-}
 
 // expired are claims of a pool with the annotation that have expired, n0 first.
 func expired(n int, annotation string) []client.Object {
@@ -64,7 +47,7 @@ func expireAll(f *controllertest.Fixture, r *Reconciler) (deleted []string) {
 	return deleted
 }
 
-func reconciler(f *controllertest.Fixture, most Most) *Reconciler {
+func reconciler(f *controllertest.Fixture, most disrupt.Forced) *Reconciler {
 	return &Reconciler{
 		Client: f.API, Guard: destroytest.Guard(f.API, f.Now), Most: most, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
 	}
@@ -73,7 +56,7 @@ func reconciler(f *controllertest.Fixture, most Most) *Reconciler {
 // Past their deadline a tenth of the nodes goes each minute, the oldest first, also after a restart of the controller.
 func TestExpiredNodesGoByTheMinute(t *testing.T) {
 	f := controllertest.New(t, expired(25, `{"mode":"Graceful"}`)...)
-	r := reconciler(f, Most{Percent: 10})
+	r := reconciler(f, disrupt.Forced{Percent: 10})
 	for minute := range 3 {
 		for range 3 { // the youngest are looked at first: it takes some rounds
 			expireAll(f, r)
@@ -98,16 +81,16 @@ func TestExpiredNodesGoByTheMinute(t *testing.T) {
 func TestWhichPoolsLimitForcedExpirations(t *testing.T) {
 	for _, tt := range []struct {
 		name, annotation string
-		most             Most
+		most             disrupt.Forced
 		want             int
 	}{
-		{"without the annotation all go at once", "", Most{Percent: 10}, 12},
-		{"Forceful is the same", `{"mode":"Forceful"}`, Most{Percent: 10}, 12},
-		{"Graceful", `{"mode":"Graceful"}`, Most{Percent: 10}, 1},
-		{"an annotation that cannot be read is limited", `{"mode":"Graceful","grace":"soon"}`, Most{Percent: 10}, 1},
-		{"no limit", `{"mode":"Graceful"}`, Most{}, 12},
-		{"a number", `{"mode":"Graceful"}`, Most{Nodes: 3}, 3},
-		{"none within the grace", `{"mode":"Graceful","grace":"2h"}`, Most{}, 0},
+		{"without the annotation all go at once", "", disrupt.Forced{Percent: 10}, 12},
+		{"Forceful is the same", `{"mode":"Forceful"}`, disrupt.Forced{Percent: 10}, 12},
+		{"Graceful", `{"mode":"Graceful"}`, disrupt.Forced{Percent: 10}, 1},
+		{"an annotation that cannot be read is limited", `{"mode":"Graceful","grace":"soon"}`, disrupt.Forced{Percent: 10}, 1},
+		{"no limit", `{"mode":"Graceful"}`, disrupt.Forced{}, 12},
+		{"a number", `{"mode":"Graceful"}`, disrupt.Forced{Nodes: 3}, 3},
+		{"none within the grace", `{"mode":"Graceful","grace":"2h"}`, disrupt.Forced{}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, expired(12, tt.annotation)...)

@@ -51,6 +51,8 @@ type Report struct {
 	CreatedAt    time.Time `json:"createdAt"`
 	// ExpiresAt is nil if the node never does.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// Expiration is nil if the node is deleted then.
+	Expiration *Expiration `json:"expiration,omitempty"`
 	Use       []Use      `json:"use"`
 	// Stages are nil for a node that is not managed.
 	Stages []Stage `json:"stages"`

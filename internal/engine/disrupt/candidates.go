@@ -46,7 +46,8 @@ type View struct {
 // share a label with it.
 func NewView(s *snapshot.Snapshot) *View {
 	v := &View{
-		Snapshot: s, Expirations: ExpirationsOf(s), pools: make(map[string]*karpv1.NodePool, len(s.Pools)+len(s.Closed)), prices: catalog.NewIndex(),
+		Snapshot: s, Expirations: ExpirationsOf(s),
+		pools: make(map[string]*karpv1.NodePool, len(s.Pools)+len(s.Closed)), prices: catalog.NewIndex(),
 		pdbs: newPDBIndex(s), groups: snapshot.ReadGroups(s),
 		pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
 	}

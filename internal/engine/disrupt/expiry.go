@@ -110,8 +110,8 @@ func (v *View) ExpiryAllowances(of map[karpv1.DisruptionReason][]Allowance) []Al
 	return out
 }
 
-// ExpiryOrder sorts candidates with an expireAfter that comes near into the order in which they are tried: as DriftOrder, except that within
-// a pool those go first that expire first.
+// ExpiryOrder sorts candidates with an expireAfter that comes near into the order in which they are tried: as DriftOrder,
+// except that within a pool those go first that expire first.
 func (a *DriftBackoff) ExpiryOrder(candidates []*Candidate, now time.Time) []*Candidate {
 	return a.takeTurns(candidates, now, turn{
 		since: func(c *Candidate) time.Time { return ExpiresAt(c.Node) },

@@ -36,9 +36,9 @@ type Forecast struct {
 	Enough int
 }
 
-// Forecast simulates that nodes are replaced as budgets allow, of those that are due the one first that is deleted first. One that cannot be
-// done by its deadline is left out. The budgets are those of the pool's annotation, which is Graceful. Cost: O(n log n) for n nodes, and
-// some ten times that if nodes are left out.
+// Forecast simulates that nodes are replaced as budgets allow, of those that are due the one first that is deleted first. One
+// that cannot be done by its deadline is left out. The budgets are those of the pool's annotation, which is Graceful. Cost:
+// O(n log n) for n nodes, and some ten times that if nodes are left out.
 func (x Expiries) Forecast() Forecast {
 	windows := x.windows()
 	out := x.simulate(windows, 0)

@@ -37,8 +37,10 @@ func TestForecast(t *testing.T) {
 		{"due in the day", nightly, nodes(1, 7*time.Hour, 23*time.Hour), Forecast{1, in(23 * time.Hour), 0}},
 		{"a node with a time that is over", []karpv1.Budget{{Nodes: "1"}}, nodes(1, -2*time.Hour, -time.Hour), Forecast{1, in(-time.Hour), 0}},
 		{
-			"those that come first wait for nobody that is due later", []karpv1.Budget{{Nodes: "1"}},
-			slices.Concat(nodes(6, 0, 3*time.Hour), nodes(6, time.Hour, 2*time.Hour)), Forecast{},
+			"those that come first wait for nobody that is due later",
+			[]karpv1.Budget{{Nodes: "1"}},
+			slices.Concat(nodes(6, 0, 3*time.Hour), nodes(6, time.Hour, 2*time.Hour)),
+			Forecast{},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

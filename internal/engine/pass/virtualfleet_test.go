@@ -206,7 +206,7 @@ func (f *virtualFleet) start(c pass.Decision) {
 	f.flights = append(f.flights, out)
 }
 
-// checkBudgets checks that what starts fits the budgets of its reason, beside what is on its way.
+// checkBudgets checks that what starts fits the budgets of its reason, beside what goes already.
 func (f *virtualFleet) checkBudgets(d *pass.Decisions) {
 	f.t.Helper()
 	going := map[string]int{}

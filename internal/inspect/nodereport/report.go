@@ -53,7 +53,7 @@ type Report struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// Expiration is nil if the node is deleted then.
 	Expiration *Expiration `json:"expiration,omitempty"`
-	Use       []Use      `json:"use"`
+	Use        []Use       `json:"use"`
 	// Stages are nil for a node that is not managed.
 	Stages []Stage `json:"stages"`
 	// Launch is nil if nothing is known of it.

@@ -22,7 +22,9 @@ import (
 // nodes are those of a cluster.
 type nodes []snapshot.Node
 
-func (n nodes) Nodes(context.Context) (*snapshot.Snapshot, error) { return &snapshot.Snapshot{Nodes: n}, nil }
+func (n nodes) Nodes(context.Context) (*snapshot.Snapshot, error) {
+	return &snapshot.Snapshot{Nodes: n}, nil
+}
 
 // twenty are nodes of the pool that expire in an hour.
 func twenty() (out nodes) {

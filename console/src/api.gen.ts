@@ -409,6 +409,13 @@ export interface NodereportExcluded {
   rule: string;
 }
 
+export interface NodereportExpiration {
+  due?: string | null;
+  deadline?: string | null;
+  budgetReason?: string;
+  problem?: string;
+}
+
 export interface NodereportLaunch {
   reason: string;
   pods: string[] | null;
@@ -464,6 +471,7 @@ export interface NodereportReport {
   hourlyCost: number;
   createdAt: string;
   expiresAt?: string | null;
+  expiration?: NodereportExpiration | null;
   use: NodereportUse[] | null;
   stages: NodereportStage[] | null;
   launch?: NodereportLaunch | null;

@@ -120,7 +120,7 @@ func (a *assessment) next() []Step {
 	s, out := a.view.Snapshot, []Step{}
 	plan := schedule.Solve(s, a.settings.Budget)
 	decided, _ := enginepass.Decide(enginepass.Input{
-		Snapshot: s, Plan: &plan, Work: enginepass.Repair | enginepass.Replicas | enginepass.Ahead,
+		Snapshot: s, Plan: &plan, Work: enginepass.Repair | enginepass.Replicas | enginepass.Ahead(s),
 		Settings: enginepass.Settings{
 			Consolidation: consolidate.Settings{MaxSteps: editSteps, SpotToSpot: a.view.Search.SpotToSpot},
 			MaxDrift:      enginepass.ManyDrifted, MaxDriftRejections: enginepass.ManyRejected, Reboots: a.view.Gates.Reboots,

@@ -292,6 +292,18 @@ func (b *Budget) Paused(ctx context.Context, pool string) error {
 	return b.pausedFor(pool, pools)
 }
 
+// DeletedThisMinute counts the nodes of a NodePool that were deleted in this minute of the clock for reasons of a kind, also by the process
+// before this one.
+func (b *Budget) DeletedThisMinute(ctx context.Context, pool string, kind Kind) (int, error) {
+	if err := b.load(ctx); err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, minute, _ := b.ledger.with(charge{kind: kind}, pool, b.now())
+	return minute.Nodes, nil
+}
+
 // unreadable is a Paused if a NodePool states a limit that cannot be read: nothing is deleted of it until it can.
 func (b *Budget) unreadable(pool *karpv1.NodePool) error {
 	if _, _, err := ShareOf(pool); err != nil {

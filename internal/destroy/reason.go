@@ -9,11 +9,11 @@ type Kind string
 
 // The kinds.
 const (
-	// Planned deletions are decided: consolidation, drift, emptiness, fewer replicas.
+	// Planned deletions are decided: consolidation, drift, emptiness, expiration within budgets, fewer replicas.
 	Planned Kind = "planned"
 	// Fault is what looks broken: nodes that are not healthy, do not become ready, or have lost their instance or NodeClaim.
 	Fault Kind = "fault"
-	// Expired is the end of expireAfter.
+	// Expired is the end of expireAfter, whatever budgets allow.
 	Expired Kind = "expired"
 	// Interrupted instances are taken by EC2, whatever this controller does. They are not limited.
 	Interrupted Kind = "interrupted"

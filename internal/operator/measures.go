@@ -20,6 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/deletionpause"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/expiration"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 	"github.com/dovetail-k8s/dovetail/internal/shadow"
@@ -38,6 +39,7 @@ type measures struct {
 	cloudCalls     *metrics.CloudCalls
 	breaker        *breaker.Metrics
 	deletions      *deletionpause.Metrics
+	behind         *prometheus.GaugeVec
 	reboots        *reboot.Metrics
 	repairs        *repair.Metrics
 	deletionCosts  *deletioncost.Metrics
@@ -82,6 +84,7 @@ func declareMetrics(inner inventory.Inner, s settings.Settings, b Build) (*measu
 		func() (err error) { m.cloudCalls, err = metrics.NewCloudCalls(reg); return err },
 		func() (err error) { m.breaker, err = breaker.NewMetrics(reg); return err },
 		func() (err error) { m.deletions, err = deletionpause.NewMetrics(reg); return err },
+		func() (err error) { m.behind, err = expiration.NewBehind(reg); return err },
 		func() (err error) { m.reboots, err = reboot.NewMetrics(reg); return err },
 		func() (err error) { m.repairs, err = repair.NewMetrics(reg); return err },
 		func() (err error) { m.deletionCosts, err = deletioncost.NewMetrics(reg); return err },

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -28,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/registration"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/tagging"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
 // claimInstances are the instances of claims: found by provider ID or by claim, and terminated.
@@ -41,7 +43,11 @@ func (a *assembly) wireNodeClaims() error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
 	instances := func(controller string) measuredInstances { return a.measure(controller).instances(a.aws.Instances) }
 	launched := func(controller string) claimInstances { return claimInstances{instances(controller), a.aws.Launcher} }
-	err := a.register(
+	most, err := disrupt.ParseForced(a.settings.MaxForcedExpirations)
+	if err != nil {
+		return fmt.Errorf("--max-forced-expirations %w", err)
+	}
+	err = a.register(
 		a.joining.Reconciler,
 		&launch.Reconciler{
 			Client: c, Guard: a.deletions.Guard,
@@ -59,7 +65,9 @@ func (a *assembly) wireNodeClaims() error {
 			Client: c, Guard: a.deletions.Guard,
 			Health: a.registrations, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
 		},
-		&expiration.Reconciler{Client: c, Guard: a.deletions.Guard, Keeper: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&expiration.Reconciler{
+			Client: c, Guard: a.deletions.Guard, Most: most, Keeper: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+		},
 		&hydration.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Devices: a.expectedDevices()},
 		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},

@@ -6,6 +6,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/buffer"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/expiration"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
 	nodeoverlay "github.com/dovetail-k8s/dovetail/internal/controller/nodepool/overlay"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/static"
@@ -23,6 +24,7 @@ func (a *assembly) wireNodePools() error {
 			Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
 			Held: a.joining.guard.PoolHeld, Triggers: a.joining.pools,
 		},
+		&expiration.Reconciler{Client: c, State: a.state, Events: a.events, Behind: a.measures.behind, Now: now},
 	}
 	if a.settings.Gate(settings.GateStaticCapacity) {
 		reconcilers = append(reconcilers, &static.Reconciler{

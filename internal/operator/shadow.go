@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/refresh"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
@@ -65,9 +66,11 @@ func (a *assembly) assembleShadow(ctx context.Context) error {
 			consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps}, a.build.Version),
 	}
 	c := a.mgr.GetClient()
+	expirations := nodes.NewExpirationCollector(nodes.Config{Cache: c, Pods: a.pods, Now: time.Now, Log: a.log, Labels: nodeLabels()})
 	if err := errors.Join(
+		a.measures.registry.Register(expirations),
 		a.register(&provisioning.ClaimTrigger{Client: c, Batch: a.batch}),
-		a.addLoops(a.dependencies, &provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Log: a.log}),
+		a.addLoops(a.dependencies, expirations, &provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Log: a.log}),
 		a.addHeldLoops(&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: a.log}, loop),
 		a.wireZonalShift(),
 		a.wireConsole(),

@@ -29,7 +29,7 @@ type Kept struct {
 // drifted ones, and remove nodes that cost more than their replacement. Nodes that get pods by the plan remain, as they would after it.
 func Disruption(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
 	return consolidationOf(pass.Input{
-		Snapshot: s, Plan: plan, Work: pass.Ahead,
+		Snapshot: s, Plan: plan, Work: pass.Ahead(s),
 		Settings: pass.Settings{Consolidation: settings, MaxDrift: pass.ManyDrifted, MaxDriftRejections: pass.ManyRejected},
 	})
 }

@@ -129,8 +129,11 @@ func (r *Report) consolidation(p *report.Page) {
 		detail.Printf(below+"saves %s ($%.2f a month)\n", report.Hourly(cmd.Savings), report.HoursPerMonth*cmd.Savings)
 		details[len(rows)-1] = detail.String()
 		work := "Consolidation"
-		if cmd.Reason == karpv1.DisruptionDrifted {
+		switch cmd.Reason {
+		case karpv1.DisruptionDrifted:
 			work = "Drift"
+		case karpv1.DisruptionExpired:
+			work = "Expiration"
 		}
 		title := fmt.Sprintf("%s %d (%s): remove %s", work, i+1, cmd.Reason, report.Plural(len(rows), "node"))
 		p.Section(title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details...)

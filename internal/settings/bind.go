@@ -117,6 +117,9 @@ func (s *Settings) bindNodes(b *binder) {
 	b.text(&s.BlastRadius, "blast-radius", "",
 		"KIND=SHARE%,... : how much of the capacity of a NodePool, and of the cluster, is deleted in an hour for reasons of a kind (planned, fault, "+
 			"expired) before deletions pause until `dovetail resume`; planned=200%,fault=50%,expired=400% if not set; off never pauses")
+	b.text(&s.MaxForcedExpirations, "max-forced-expirations", "10%",
+		"how many expired nodes of a NodePool with the annotation dovetail.sh/expiration are deleted in a minute, whatever its budgets allow: a "+
+			"number, or a share of its nodes; 0 for no limit")
 	b.duration(&s.StartupTaintGracePeriod, "startup-taint-grace-period", time.Minute,
 		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
 	b.boolean(&s.RepairStaleTaints, "repair-stale-taints", true,

@@ -88,6 +88,9 @@ type Settings struct {
 	JoinGracePeriod time.Duration
 	// BlastRadius limits how much is deleted, by kind of reason: see destroy.ParseLimits.
 	BlastRadius string
+	// MaxForcedExpirations limits how many expired nodes of a pool with the annotation dovetail.sh/expiration are deleted in a minute: a
+	// number, or a share of the pool.
+	MaxForcedExpirations string
 	// StartupTaintGracePeriod states how long a startup taint may stay, or a node be not Ready, before an event reports it and the node no
 	// longer counts as in-flight capacity.
 	StartupTaintGracePeriod time.Duration

@@ -306,7 +306,7 @@ func (l *Ledger) pendingNodes(w *snapshot.Snapshot, launches []schedule.Launch) 
 // disrupt decides a pass over the nodes, and counts what would start. Nodes that get pods by the plan stay.
 func (l *Ledger) disrupt(w *snapshot.Snapshot, plan *schedule.Plan) {
 	decided, remembers := pass.Decide(pass.Input{
-		Snapshot: w, Plan: plan, Work: pass.Due | pass.Ahead, Memory: l.memory,
+		Snapshot: w, Plan: plan, Work: pass.Due | pass.Ahead(w), Memory: l.memory,
 		Settings: pass.Settings{
 			Consolidation: l.how, Validate: true, ValidationDelay: pass.ValidationDelay, MaxDrift: 1, MaxDriftRejections: pass.MaxSimulations,
 		},

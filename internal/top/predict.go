@@ -154,7 +154,7 @@ func predict(of *inspect.View) *Forecast {
 	plan := schedule.Solve(s, schedule.DefaultBudget())
 	out.addPending(&plan)
 	decided, _ := pass.Decide(pass.Input{
-		Snapshot: s, Plan: &plan, Work: pass.Ahead,
+		Snapshot: s, Plan: &plan, Work: pass.Ahead(s),
 		Settings: pass.Settings{
 			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps, SpotToSpot: of.Search.SpotToSpot},
 			MaxDrift:      pass.ManyDrifted, MaxDriftRejections: pass.ManyRejected,

@@ -92,7 +92,8 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		gang(), gangWithoutCapacity(), gangTopology(), gangNotServed(), doctor(), staticPool(),
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), draExtendedResource(),
 		csiDriverLate(), podNominatedStale(), localStorage(), schedulerAgrees(m), migrateCheck(), takeover(), handBack(), shadowMode(),
-		emptyNodes(), expire(), blastRadius(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), nodeLifecycle(), spotInterruption(),
+		emptyNodes(), expire(), softExpiry(),
+		blastRadius(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), nodeLifecycle(), spotInterruption(),
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -14,7 +15,7 @@ import (
 // input is what a pass on the Snapshot depends on. With an error the pass decides on what is known.
 func (l *Loop) input(ctx context.Context, snap *snapshot.Snapshot) (pass.Input, error) {
 	in := pass.Input{
-		Snapshot: snap, Work: pass.Due | pass.Ahead, Memory: l.Queue.memory.now(),
+		Snapshot: snap, Work: pass.Due | pass.Ahead(snap), Memory: l.Queue.memory.now(),
 		Settings: pass.Settings{
 			Consolidation: l.Consolidation, Validate: true, ValidationDelay: l.ValidationDelay, MaxDrift: 1,
 			MaxDriftRejections: pass.MaxSimulations, Reboots: l.Rebooter != nil,
@@ -39,6 +40,7 @@ func (l *Loop) facts(ctx context.Context, in *pass.Input) (pass.Facts, error) {
 	out := pass.Facts{Rooms: map[string]pass.Room{}}
 	replaced := map[karpv1.DisruptionReason]bool{}
 	pools := map[string]bool{} // with nodes that may have to be replaced
+	expirations := disrupt.ExpirationsOf(in.Snapshot)
 	for i := range in.Snapshot.Nodes {
 		n := &in.Snapshot.Nodes[i]
 		if n.Claim == "" || n.Deleting || n.Disrupting {
@@ -49,6 +51,9 @@ func (l *Loop) facts(ctx context.Context, in *pass.Input) (pass.Facts, error) {
 		}
 		if n.Repair != nil {
 			replaced[karpv1.DisruptionUnhealthy], pools[n.Pool] = true, true
+		}
+		if expirations.Due(n, in.Snapshot.Now) {
+			replaced[karpv1.DisruptionExpired], pools[n.Pool] = true, true
 		}
 	}
 	for i := range in.Memory.Proposals {
@@ -73,7 +78,7 @@ func (l *Loop) facts(ctx context.Context, in *pass.Input) (pass.Facts, error) {
 		if l.Breaker == nil {
 			continue
 		}
-		for _, reason := range l.reasons() {
+		for _, reason := range append(l.reasons(), karpv1.DisruptionExpired) {
 			if !replaced[reason] {
 				continue
 			}

@@ -11,6 +11,7 @@ const (
 	methodEmptiness     = "emptiness"
 	methodStaticDrift   = "static-drift"
 	methodDrift         = "drift"
+	methodExpiration    = "expiration"
 	methodConsolidation = "consolidation"
 )
 

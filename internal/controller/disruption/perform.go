@@ -101,7 +101,7 @@ func (l *Loop) reportFailedStart(cmd *disrupt.Command, err error) {
 	if at := (*taintError)(nil); len(cmd.Candidates) > 1 && errors.As(err, &at) {
 		l.Queue.memory.report(pass.Feedback{What: pass.NotTainted, At: now, Claims: []types.UID{at.node.ClaimUID}})
 	}
-	if cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy {
+	if cmd.Replaces() {
 		l.Queue.memory.report(pass.Feedback{
 			What: pass.NotStarted, At: now, Pool: cmd.Candidates[0].Node.Pool, Claims: candidateUIDs(cmd), Jitter: l.Queue.Jitter(),
 		})

@@ -46,9 +46,12 @@ func (l *Loop) report(decided *pass.Decisions, took durations) {
 	}
 	l.Metrics.EligibleNodes.WithLabelValues("empty").Set(float64(decided.Stats.Empty))
 	l.Metrics.EligibleNodes.WithLabelValues("drifted").Set(float64(decided.Stats.Drifted))
+	if decided.Stats.Ran&pass.Expire != 0 {
+		l.Metrics.EligibleNodes.WithLabelValues("expired").Set(float64(decided.Stats.Expiring))
+	}
 	l.reportLimits(decided)
 	for i := range decided.Stay {
-		if k := &decided.Stay[i]; k.By&(pass.Replicas|pass.Drift) != 0 {
+		if k := &decided.Stay[i]; k.By&(pass.Replicas|pass.Drift|pass.Expire) != 0 {
 			l.recordBlocked(k.Node, k.Message)
 		}
 	}
@@ -66,6 +69,7 @@ func (l *Loop) reportWork(decided *pass.Decisions, took durations) {
 		{pass.Empty, methodEmptiness, "empty", disrupt.TypeEmpty},
 		{pass.Replicas, methodStaticDrift, "", ""},
 		{pass.Drift, methodDrift, "drifted", ""},
+		{pass.Expire, methodExpiration, "expired", ""},
 		{pass.Savings, methodConsolidation, "underutilized", consolidate.Multi},
 	} {
 		if decided.Stats.Ran&m.work != 0 {

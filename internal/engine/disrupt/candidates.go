@@ -25,11 +25,13 @@ type View struct {
 	Snapshot *snapshot.Snapshot
 	// Candidates are the nodes that nothing blocks from disruption, in the order of the snapshot.
 	Candidates []*Candidate
-	// BoundedDrain are the nodes that only their pods block, and with claims that have a terminationGracePeriod: drift may
-	// still replace them, unless it is for the size of a pod.
+	// BoundedDrain are the nodes that only their pods block, and with claims that have a terminationGracePeriod: drift and
+	// expiration may still replace them, unless it is for the size of a pod.
 	BoundedDrain []*Candidate
 	// BlockedNodes are the other managed nodes, and those of Bounded.
 	BlockedNodes []Blocked
+	// Expirations are those of the pools.
+	Expirations Expirations
 
 	pools       map[string]*karpv1.NodePool
 	prices      *catalog.Index
@@ -44,7 +46,8 @@ type View struct {
 // share a label with it.
 func NewView(s *snapshot.Snapshot) *View {
 	v := &View{
-		Snapshot: s, pools: make(map[string]*karpv1.NodePool, len(s.Pools)+len(s.Closed)), prices: catalog.NewIndex(),
+		Snapshot: s, Expirations: ExpirationsOf(s),
+		pools: make(map[string]*karpv1.NodePool, len(s.Pools)+len(s.Closed)), prices: catalog.NewIndex(),
 		pdbs: newPDBIndex(s), groups: snapshot.ReadGroups(s),
 		pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
 	}

@@ -64,10 +64,17 @@ type Command struct {
 	RefillPools    []string
 }
 
+// Replaces reports whether the candidates go since something is wrong with them, whatever their replacements cost.
+func (c *Command) Replaces() bool { return ReplacesFor(c.Reason) }
+
+// ReplacesFor reports whether nodes that go for a reason are replaced, whatever that costs.
+func ReplacesFor(reason karpv1.DisruptionReason) bool {
+	return reason == karpv1.DisruptionDrifted || reason == karpv1.DisruptionUnhealthy || reason == karpv1.DisruptionExpired
+}
+
 // Static reports whether the command launches the replacement of a node of a static pool: one that the plan does not have.
 func (c *Command) Static() bool {
-	oneForOne := c.Reason == karpv1.DisruptionDrifted || c.Reason == karpv1.DisruptionUnhealthy
-	return oneForOne && c.TerminateFirst == "" && !c.Reboot && c.Candidates[0].Pool.Spec.Replicas != nil
+	return c.Replaces() && c.TerminateFirst == "" && !c.Reboot && c.Candidates[0].Pool.Spec.Replicas != nil
 }
 
 // Replacements is how many replacements the command launches.

@@ -25,6 +25,29 @@ func (v *View) Drifted(static bool) []*Candidate {
 // has waited longest. Within a pool nodes without pods come first, then those without failed attempts, then those
 // that have been drifted longest. Pools that back off are left out.
 func (a *DriftBackoff) DriftOrder(candidates []*Candidate, now time.Time) []*Candidate {
+	return a.takeTurns(candidates, now, turn{
+		since: func(c *Candidate) time.Time { return c.Node.DriftedAt },
+		order: func(x, y *Candidate) int {
+			return cmp.Or(
+				cmp.Compare(oneIfAny(len(x.Pods)), oneIfAny(len(y.Pods))),
+				cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]),
+				ByMaintenance(x, y),
+				x.Node.DriftedAt.Compare(y.Node.DriftedAt),
+				cmp.Compare(x.Node.Name, y.Node.Name),
+			)
+		},
+	})
+}
+
+// turn is how the nodes of pools that take turns are ordered.
+type turn struct {
+	// order sorts the nodes of a pool. since sorts pools that were never replaced in by their first nodes, the earliest first.
+	order func(x, y *Candidate) int
+	since func(*Candidate) time.Time
+}
+
+// takeTurns sorts candidates so that pools take turns, the one first that has waited longest. Pools that back off are left out.
+func (a *DriftBackoff) takeTurns(candidates []*Candidate, now time.Time, of turn) []*Candidate {
 	byPool := map[string][]*Candidate{}
 	var pools []string
 	for _, c := range candidates {
@@ -38,20 +61,12 @@ func (a *DriftBackoff) DriftOrder(candidates []*Candidate, now time.Time) []*Can
 		byPool[name] = append(byPool[name], c)
 	}
 	for _, list := range byPool {
-		slices.SortFunc(list, func(x, y *Candidate) int {
-			return cmp.Or(
-				cmp.Compare(oneIfAny(len(x.Pods)), oneIfAny(len(y.Pods))),
-				cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]),
-				ByMaintenance(x, y),
-				x.Node.DriftedAt.Compare(y.Node.DriftedAt),
-				cmp.Compare(x.Node.Name, y.Node.Name),
-			)
-		})
+		slices.SortFunc(list, of.order)
 	}
 	slices.SortFunc(pools, func(x, y string) int {
 		return cmp.Or(
 			a.pools[x].lastStarted.Compare(a.pools[y].lastStarted),
-			byPool[x][0].Node.DriftedAt.Compare(byPool[y][0].Node.DriftedAt),
+			of.since(byPool[x][0]).Compare(of.since(byPool[y][0])),
 			cmp.Compare(x, y),
 		)
 	})
@@ -82,10 +97,24 @@ type StaticBatch struct {
 // without failed attempts, then those that have been drifted longest. A pool with more nodes than its replicas is
 // scaled down first. Pools that back off are left out.
 func (a *DriftBackoff) StaticDrift(v *View, room *RemainingBudgets) []StaticBatch {
-	candidates := slices.DeleteFunc(v.Drifted(true), func(c *Candidate) bool { return a.BacksOff(c.Pool.Name, v.Snapshot.Now) })
+	return a.staticBatches(v, v.Drifted(true), room, func(x, y *Candidate) int {
+		return cmp.Or(ByMaintenance(x, y), x.Node.DriftedAt.Compare(y.Node.DriftedAt), cmp.Compare(x.Node.Name, y.Node.Name))
+	})
+}
+
+// StaticExpiring is StaticDrift for nodes with an expireAfter that comes near, those first that expire first.
+func (a *DriftBackoff) StaticExpiring(v *View, room *RemainingBudgets) []StaticBatch {
+	return a.staticBatches(v, v.Expiring(true), room, func(x, y *Candidate) int {
+		return cmp.Or(ExpiresAt(x.Node).Compare(ExpiresAt(y.Node)), cmp.Compare(x.Node.Name, y.Node.Name))
+	})
+}
+
+func (a *DriftBackoff) staticBatches(
+	v *View, all []*Candidate, room *RemainingBudgets, order func(x, y *Candidate) int,
+) []StaticBatch {
+	candidates := slices.DeleteFunc(all, func(c *Candidate) bool { return a.BacksOff(c.Pool.Name, v.Snapshot.Now) })
 	slices.SortFunc(candidates, func(x, y *Candidate) int {
-		return cmp.Or(cmp.Compare(x.Pool.Name, y.Pool.Name), cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]),
-			ByMaintenance(x, y), x.Node.DriftedAt.Compare(y.Node.DriftedAt), cmp.Compare(x.Node.Name, y.Node.Name))
+		return cmp.Or(cmp.Compare(x.Pool.Name, y.Pool.Name), cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]), order(x, y))
 	})
 	var out []StaticBatch
 	for _, c := range candidates {

@@ -19,8 +19,7 @@ func ChangedPod(cmd *disrupt.Command, c *disrupt.Candidate, pods []corev1.Pod, n
 	for _, p := range c.Node.Pods {
 		known[p.UID] = true
 	}
-	replaced := cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy
-	bounded := cmd.Bound != nil || c.Node.Bounded && replaced
+	bounded := cmd.Bound != nil || c.Node.Bounded && cmd.Replaces()
 	for i := range pods {
 		p := &pods[i]
 		came, protected := snapshot.Reschedulable(p) && !known[p.UID], !snapshot.Disruptable(p, now)

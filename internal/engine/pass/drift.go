@@ -12,32 +12,37 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// drift replaces drifted nodes. A pass of the controller replaces one: the next, which follows at once, has a Snapshot of the capacity that
-// is left.
+// drift replaces drifted nodes.
 func (d *decider) drift() {
 	candidates := d.free(d.view.Drifted(false /* static */))
 	d.out.Stats.Drifted = len(candidates)
+	d.noteHeld(karpv1.DisruptionDrifted, candidates)
 	if d.moved() {
 		return
 	}
 	d.out.Stats.Ran |= Drift
-	order := d.driftOrder(candidates)
+	d.replace(Drift, karpv1.DisruptionDrifted, d.replaceable(d.backoff.DriftOrder(candidates, d.Snapshot.Now), karpv1.DisruptionDrifted))
+}
+
+// replace replaces nodes in the order. A pass of the controller replaces one: the next, which follows at once, has a Snapshot of the
+// capacity that is left.
+func (d *decider) replace(work Work, reason karpv1.DisruptionReason, order []*disrupt.Candidate) {
 	if len(order) == 0 {
 		return
 	}
-	defer d.begin(Drift)()
+	defer d.begin(work)()
 	search := replace.DriftSearch{
-		Order: order, Remaining: d.budgets[karpv1.DisruptionDrifted], MaxRejections: d.Settings.MaxDriftRejections,
-		Budget: schedule.DefaultBudget(), Freed: d.freedSlots(karpv1.DisruptionDrifted),
+		Reason: reason, Order: order, Remaining: d.budgets[reason], MaxRejections: d.Settings.MaxDriftRejections,
+		Budget: schedule.DefaultBudget(), Freed: d.freedSlots(reason),
 	}
 	p := d.problem()
 	defer p.RevertTo(p.AppliedPlans())
-	for i := range d.out.Start { // empty nodes that go take no pods
+	for i := range d.out.Start { // nodes that go take no pods
 		p.Apply(simulationOf(&d.out.Start[i].Command), &d.out.Start[i].Plan)
 	}
 	for range d.Settings.MaxDrift {
 		cmd, left := replace.Drift(p, d.view, search)
-		d.driftFailed(left)
+		d.notReplaced(work, left)
 		if cmd == nil {
 			return
 		}
@@ -48,13 +53,13 @@ func (d *decider) drift() {
 	}
 }
 
-// driftOrder is the order in which drifted nodes are tried: those last that failed last. Nodes of pools that may replace none are left out.
-func (d *decider) driftOrder(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+// replaceable is the order without the nodes of pools that may replace none, and with those last that failed last.
+func (d *decider) replaceable(order []*disrupt.Candidate, reason karpv1.DisruptionReason) []*disrupt.Candidate {
 	blocked := map[string]bool{}
-	order := slices.DeleteFunc(d.backoff.DriftOrder(candidates, d.Snapshot.Now), func(c *disrupt.Candidate) bool {
+	order = slices.DeleteFunc(order, func(c *disrupt.Candidate) bool {
 		pool := c.Node.Pool
 		if _, known := blocked[pool]; !known {
-			blocked[pool] = d.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || d.paused(c.Pool.Name, karpv1.DisruptionDrifted)
+			blocked[pool] = d.budgets[reason].Remaining(pool) == 0 || d.paused(c.Pool.Name, reason)
 		}
 		return blocked[pool]
 	})
@@ -64,14 +69,14 @@ func (d *decider) driftOrder(candidates []*disrupt.Candidate) []*disrupt.Candida
 	return order
 }
 
-// driftFailed lists drifted nodes that cannot be replaced.
-func (d *decider) driftFailed(left []disrupt.Unconsolidatable) {
+// notReplaced lists nodes that cannot be replaced.
+func (d *decider) notReplaced(work Work, left []disrupt.Unconsolidatable) {
 	for _, k := range left {
 		if d.memory.DriftFailed == nil {
 			d.memory.DriftFailed = map[types.UID]time.Time{}
 		}
 		d.memory.DriftFailed[k.Candidate.Node.ClaimUID] = d.Snapshot.Now
-		d.stay(Stay{Node: k.Candidate.Node, Why: k.Why, By: Drift})
+		d.stay(Stay{Node: k.Candidate.Node, Why: k.Why, By: work})
 	}
 }
 

@@ -35,6 +35,8 @@ type Memory struct {
 	Backoff disrupt.BackoffRecord `json:"backoff,omitzero"`
 	// DriftFailed is when a drifted node was last found to be irreplaceable, since its pods fit nowhere.
 	DriftFailed map[types.UID]time.Time `json:"driftFailed,omitempty"`
+	// HeldBack are the pools with nodes that were to be replaced, and were held back in each pass since.
+	HeldBack []HeldBack `json:"heldBack,omitempty"`
 	// Excluded are nodes that could not be tainted, and until when consolidation leaves them out: each would block every command that
 	// includes it.
 	Excluded map[types.UID]time.Time `json:"excluded,omitempty"`

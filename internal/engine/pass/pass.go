@@ -23,7 +23,7 @@ import (
 // Work is what a pass looks for, one or more of the constants.
 type Work uint
 
-// The kinds of work, in the order in which a pass does them: what goes for one is not looked at for the next.
+// The kinds of work. Order has the order in which a pass does them.
 const (
 	// Repair finds the next unhealthy node to reboot or replace.
 	Repair Work = 1 << iota
@@ -35,12 +35,25 @@ const (
 	Replicas
 	// Drift finds drifted nodes of the other pools to replace.
 	Drift
+	// Expire finds nodes to replace since their expireAfter comes near.
+	Expire
 	// Savings finds nodes that cost more than what would replace them.
 	Savings
 
-	// Ahead is the work that commands show, which have no Memory.
-	Ahead = Empty | Drift | Savings
+	// held is the part of Drift and Expire that comes before Due: see Order. It is no work of its own.
+	held
+
+	// ahead is the work that commands show, which have no Memory, without Expire.
+	ahead = Empty | Drift | Savings
 )
+
+// Ahead is the work on a Snapshot that commands show, which have no Memory.
+func Ahead(s *snapshot.Snapshot) Work {
+	if disrupt.ExpirationsOf(s) != nil {
+		return ahead | Expire
+	}
+	return ahead
+}
 
 // Input is all that a pass depends on. It is not changed.
 type Input struct {
@@ -160,15 +173,15 @@ func (d *Decisions) Commands() []disrupt.Command {
 // protects it.
 func (d *Decisions) Idle() bool {
 	return len(d.Start)+len(d.Propose)+len(d.Dropped)+len(d.Withheld) == 0 && d.Found == nil && d.Stats.InterruptedAt == 0 &&
-		!slices.ContainsFunc(d.Stay, func(k Stay) bool { return k.By&(Repair|Replicas|Drift) != 0 })
+		!slices.ContainsFunc(d.Stay, func(k Stay) bool { return k.By&(Repair|Replicas|Drift|Expire) != 0 })
 }
 
 // Stats are measures of a pass.
 type Stats struct {
 	// Ran is the work that was done.
 	Ran Work
-	// Unhealthy, Empty and Drifted count the nodes that each work could choose from.
-	Unhealthy, Empty, Drifted int
+	// Unhealthy, Empty, Drifted and Expiring count the nodes that each work could choose from.
+	Unhealthy, Empty, Drifted, Expiring int
 	// Searched is how many candidates the search for savings had.
 	Searched int
 	// Postponed is true if the search was left out because many pods need nodes.
@@ -207,19 +220,9 @@ type Stay struct {
 // unhealthy node that is tried; a few per proposal that is due; and for Savings, up to Settings.Consolidation.MaxSteps.
 func Decide(in Input) (Decisions, Memory) {
 	d := newDecider(in)
-	for _, step := range []struct {
-		work Work
-		run  func()
-	}{
-		{Repair, d.repair},
-		{Due, d.due},
-		{Empty, d.empty},
-		{Replicas, d.replicas},
-		{Drift, d.drift},
-		{Savings, d.savings},
-	} {
-		if in.Work&step.work != 0 {
-			step.run()
+	for _, place := range Order() {
+		if in.Work&place.Work != 0 || place.Work == held {
+			d.run(place.Work)
 		}
 	}
 	// Drift may replace a node that its pods protect from everything else.
@@ -256,20 +259,36 @@ func newDecider(in Input) *decider {
 	d.memory.forget(d.view)
 	d.backoff.Prune(d.view)
 	d.out = Decisions{View: d.view, Budgets: map[karpv1.DisruptionReason][]disrupt.Allowance{}}
-	for _, reason := range karpv1.DisruptionReasons() {
-		allowances := disrupt.Allowances(d.Snapshot, reason)
-		for i := range allowances {
-			if reason != karpv1.DisruptionEmpty && slices.Contains(in.Facts.Paused, allowances[i].Pool.Name) {
-				allowances[i].Allowed = 0
-			}
-		}
-		d.out.Budgets[reason], d.budgets[reason] = allowances, d.view.RemainingBudgets(allowances)
-	}
+	d.readBudgets()
 	d.out.Costs, d.out.Unpriced = d.memory.Prices.Update(d.view)
 	for _, b := range d.view.BlockedNodes {
 		d.stay(Stay{Node: b.Node, Why: b.Why})
 	}
 	return d
+}
+
+// readBudgets reads what budgets allow before any command of the pass.
+func (d *decider) readBudgets() {
+	for _, reason := range karpv1.DisruptionReasons() {
+		allowances := disrupt.Allowances(d.Snapshot, reason)
+		for i := range allowances {
+			if reason != karpv1.DisruptionEmpty && slices.Contains(d.Facts.Paused, allowances[i].Pool.Name) {
+				allowances[i].Allowed = 0
+			}
+		}
+		d.out.Budgets[reason] = allowances
+	}
+	if allowances := d.view.ExpiryAllowances(d.out.Budgets); allowances != nil {
+		for i := range allowances {
+			if slices.Contains(d.Facts.Paused, allowances[i].Pool.Name) {
+				allowances[i].Allowed = 0
+			}
+		}
+		d.out.Budgets[karpv1.DisruptionExpired] = allowances
+	}
+	for reason, allowances := range d.out.Budgets {
+		d.budgets[reason] = d.view.RemainingBudgets(allowances)
+	}
 }
 
 func (d *decider) stay(s Stay) { d.out.Stay = append(d.out.Stay, s) }

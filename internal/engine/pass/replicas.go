@@ -21,48 +21,62 @@ type Room struct {
 // replicas replaces drifted nodes of static pools, one for one.
 func (d *decider) replicas() {
 	defer d.begin(Replicas)()
-	for _, batch := range d.backoff.StaticDrift(d.view, d.budgets[karpv1.DisruptionDrifted]) {
+	d.replaceStatic(Replicas, karpv1.DisruptionDrifted, d.backoff.StaticDrift(d.view, d.budgets[karpv1.DisruptionDrifted]))
+}
+
+// replaceStatic replaces nodes of static pools, one for one.
+func (d *decider) replaceStatic(work Work, reason karpv1.DisruptionReason, batches []disrupt.StaticBatch) {
+	for _, batch := range batches {
 		if batch.Pool.DeletionTimestamp != nil || !condition.IsTrue(batch.Pool, condition.Ready) {
 			continue // replacements would not launch
 		}
+		refill, why := d.staticRefill(batch.Pool, reason)
+		if why != "" {
+			continue // the caller reports why it does not know the room
+		}
 		if batch.Candidates = d.free(batch.Candidates); len(batch.Candidates) > 0 {
-			d.replaceInStaticPool(batch)
+			d.replaceInStaticPool(work, refill, batch)
 		}
 	}
 }
 
-// replaceInStaticPool replaces drifted nodes of one static pool: those first with replacements that can be launched first.
-func (d *decider) replaceInStaticPool(batch disrupt.StaticBatch) {
-	refill, why := d.staticRefill(batch.Pool, karpv1.DisruptionDrifted)
-	if why != "" {
-		return // the caller reports why it does not know the room
-	}
+// replaceInStaticPool replaces nodes of one static pool: those first with replacements that can be launched first.
+func (d *decider) replaceInStaticPool(work Work, refill *replace.StaticRefill, batch disrupt.StaticBatch) {
 	if refill.Room.Exhausted() {
-		all := slices.DeleteFunc(d.view.Drifted(true), func(c *disrupt.Candidate) bool { return c.Pool.Name != batch.Pool.Name })
-		d.terminateStaticFirst(refill, refill.Sort(d.free(all)), refill.InReservation)
+		all := slices.DeleteFunc(d.staticCandidates(refill.Reason), func(c *disrupt.Candidate) bool { return c.Pool.Name != batch.Pool.Name })
+		d.terminateStaticFirst(work, refill.Remaining, refill.Sort(d.free(all)), refill.InReservation)
 		return
 	}
 	granted := d.stageable(refill, int64(len(batch.Candidates)))
 	if granted == 0 {
-		d.terminateStaticFirst(refill, batch.Candidates, refill.AtLimit)
+		d.terminateStaticFirst(work, refill.Remaining, batch.Candidates, refill.AtLimit)
 		return
 	}
 	for _, c := range batch.Candidates[:granted] {
-		d.start(&disrupt.Command{Reason: karpv1.DisruptionDrifted, Candidates: []*disrupt.Candidate{c}})
+		d.start(&disrupt.Command{Reason: refill.Reason, Candidates: []*disrupt.Candidate{c}})
 	}
+}
+
+// staticCandidates are the nodes of static pools to replace for a reason.
+func (d *decider) staticCandidates(reason karpv1.DisruptionReason) []*disrupt.Candidate {
+	if reason == karpv1.DisruptionExpired {
+		return d.view.Expiring(true)
+	}
+	return d.view.Drifted(true)
 }
 
 // terminateStaticFirst starts the commands that decide returns, as far as budgets allow, and reports why other nodes wait.
 func (d *decider) terminateStaticFirst(
-	refill *replace.StaticRefill, candidates []*disrupt.Candidate, decide func(*disrupt.Candidate) (*disrupt.Command, string),
+	work Work, room *disrupt.RemainingBudgets, candidates []*disrupt.Candidate,
+	decide func(*disrupt.Candidate) (*disrupt.Command, string),
 ) {
 	for _, c := range candidates {
-		if refill.Remaining.Remaining(c.Pool.Name) == 0 {
+		if room.Remaining(c.Pool.Name) == 0 {
 			return
 		}
 		cmd, why := decide(c)
 		if cmd == nil {
-			d.stay(Stay{Node: c.Node, Why: disrupt.Why{Message: why}, By: Replicas})
+			d.stay(Stay{Node: c.Node, Why: disrupt.Why{Message: why}, By: work})
 			continue
 		}
 		d.start(cmd)

@@ -15,11 +15,11 @@ func (d *decider) wake() time.Time {
 	if len(d.out.Start) > 0 || !d.settled || !d.memory.Idle() {
 		return time.Time{}
 	}
-	if empty, _ := d.view.Empty(); len(empty) > 0 || len(d.view.Drifted(false)) > 0 || len(d.view.Drifted(true)) > 0 {
+	if empty, _ := d.view.Empty(); len(empty)+len(d.view.Drifted(false))+len(d.view.Drifted(true))+d.out.Stats.Expiring > 0 {
 		return time.Time{} // they wait for budgets, limits or retries
 	}
 	until := d.memory.Search.RepeatAt()
-	for _, at := range []time.Time{disrupt.NextBudgetChange(d.Snapshot), firstChange(d.Snapshot)} {
+	for _, at := range []time.Time{disrupt.NextBudgetChange(d.Snapshot), firstChange(d.Snapshot), d.view.NextDue()} {
 		if !at.IsZero() && at.Before(until) {
 			until = at
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // workNames are the names of work, in the order of the bits.
-var workNames = []string{"repair", "due", "empty", "replicas", "drift", "savings"}
+var workNames = []string{"repair", "due", "empty", "replicas", "drift", "expire", "savings"}
 
 // MarshalText implements encoding.TextMarshaler: the names of the work, joined by commas.
 func (w Work) MarshalText() ([]byte, error) {

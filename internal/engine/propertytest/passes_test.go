@@ -23,7 +23,7 @@ import (
 const passWorlds = 4000
 
 // allWork is what a pass of the controller looks for.
-const allWork = pass.Repair | pass.Due | pass.Empty | pass.Replicas | pass.Drift | pass.Savings
+const allWork = pass.Repair | pass.Due | pass.Empty | pass.Replicas | pass.Drift | pass.Expire | pass.Savings
 
 // controllerPass is a pass as the controller makes it.
 func controllerPass(s *snapshot.Snapshot, remembers pass.Memory) pass.Input {

@@ -1,6 +1,8 @@
 package replace
 
 import (
+	"cmp"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -8,7 +10,9 @@ import (
 
 // DriftSearch describes what Drift searches, and how far.
 type DriftSearch struct {
-	// Order are the drifted nodes, the next to replace first.
+	// Reason is DisruptionDrifted, which the zero value stands for, or DisruptionExpired.
+	Reason karpv1.DisruptionReason
+	// Order are the nodes to replace, the next first.
 	Order     []*disrupt.Candidate
 	Remaining *disrupt.RemainingBudgets
 	// MaxRejections is after how many nodes with pods that cannot be scheduled elsewhere the search stops.
@@ -18,13 +22,14 @@ type DriftSearch struct {
 	Freed *FreedSlots
 }
 
-// Drift finds the next drifted node to replace: the first in order that the budgets allow, and with pods that can all
+// Drift finds the next node to replace, drifted or about to expire: the first in order that the budgets allow, and with pods that can all
 // be scheduled elsewhere, if need be once it has freed its slot in a capacity reservation. Nil if there is none before
 // MaxRejections of them, not counting those that the budgets block. Nodes with pods that cannot be scheduled are
 // returned with the message. It costs one simulation per node that is tried, and a second one per node in a full
 // reservation.
 func Drift(p *schedule.Problem, v *disrupt.View, search DriftSearch) (*disrupt.Command, []disrupt.Unconsolidatable) {
 	var left []disrupt.Unconsolidatable
+	reason := cmp.Or(search.Reason, karpv1.DisruptionDrifted)
 	for _, c := range search.Order {
 		if !search.Remaining.Allow([]*disrupt.Candidate{c}) {
 			continue
@@ -35,7 +40,7 @@ func Drift(p *schedule.Problem, v *disrupt.View, search DriftSearch) (*disrupt.C
 		o := disrupt.EvaluateRemoval(v.Snapshot, []*disrupt.Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, search.Budget))
 		if why := o.Why(); why.Reason != "" {
 			if len(o.Unschedulable) > 0 {
-				cmd, waits := search.Freed.Command(c, karpv1.DisruptionDrifted)
+				cmd, waits := search.Freed.Command(c, reason)
 				if cmd != nil {
 					return cmd, left
 				}
@@ -47,7 +52,7 @@ func Drift(p *schedule.Problem, v *disrupt.View, search DriftSearch) (*disrupt.C
 			continue
 		}
 		return &disrupt.Command{
-			Reason:     karpv1.DisruptionDrifted,
+			Reason:     reason,
 			Candidates: []*disrupt.Candidate{c},
 			Plan:       o.Plan,
 			Savings:    c.Price - disrupt.LaunchCost(o.Plan),

@@ -45,7 +45,7 @@ func newPasses(start time.Time) *passes {
 
 // doPass decides a pass over the nodes, prints it, and starts its commands: their nodes are being disrupted from then on.
 func (w *world) doPass(l line) (string, error) {
-	work := pass.Repair | pass.Due | pass.Empty | pass.Replicas | pass.Drift | pass.Savings
+	work := pass.Repair | pass.Due | pass.Empty | pass.Replicas | pass.Drift | pass.Expire | pass.Savings
 	if len(l.words) > 1 {
 		return "", fmt.Errorf("pass takes one argument, such as empty,savings, not %q", l.words[1])
 	}

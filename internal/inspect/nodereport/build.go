@@ -68,8 +68,8 @@ func (b *builder) facts(kind, name string) *Report {
 		r.Node = b.node.Name
 	}
 	if n.ExpireAfter > 0 {
-		at := n.CreatedAt.Add(n.ExpireAfter).UTC()
-		r.ExpiresAt = &at
+		at := disrupt.ExpiresAt(n).UTC()
+		r.ExpiresAt, r.Expiration = &at, b.expiration()
 	}
 	return r
 }
@@ -230,6 +230,9 @@ func (b *builder) because(reason string) string {
 			return " because it drifted (" + d.Text() + ")"
 		}
 		return " because it drifted"
+	case string(karpv1.DisruptionExpired):
+		return fmt.Sprintf(" because its expireAfter of %s passes at %s", report.Duration(b.n.ExpireAfter),
+			report.Time(disrupt.ExpiresAt(b.n), b.now()))
 	case string(karpv1.DisruptionEmpty):
 		return " because it is empty"
 	case string(karpv1.DisruptionUnderutilized):
@@ -297,7 +300,7 @@ func (b *builder) drainStep() drain.Step {
 
 // decide is the verdict on a node that is up, and not leaving.
 func (b *builder) decide(r *Report) Verdict {
-	if r.ExpiresAt != nil && !b.now().Before(*r.ExpiresAt) {
+	if r.ExpiresAt != nil && !b.now().Before(r.deadline()) {
 		if why := b.kept(); why != "" {
 			text := fmt.Sprintf("has reached its expireAfter of %s, and stays for now: %s", report.Duration(b.n.ExpireAfter), why)
 			return Verdict{Stays, reasonPaused, text}
@@ -319,6 +322,12 @@ func (b *builder) decide(r *Report) Verdict {
 			return v
 		}
 		drift = &v
+	}
+	if drift == nil && b.due() {
+		v, goes := b.expires(r)
+		if goes || command == nil {
+			return v
+		}
 	}
 	if command != nil {
 		because := fmt.Sprintf("without it, its pods cost %s/h less", report.Money(command.Savings))
@@ -367,7 +376,7 @@ func (b *builder) drifts(r *Report) (Verdict, bool) {
 	if b.brief && b.limited() && b.ahead(c.Node) >= driftSimulations {
 		return Verdict{Stays, reasonLater, fmt.Sprintf("it drifted, and %d others of its pool go first: --full simulates the rest", driftSimulations)}, false
 	}
-	if why := b.irreplaceable(c); why != "" {
+	if why := b.irreplaceable(c, karpv1.DisruptionDrifted); why != "" {
 		return Verdict{Stays, "NoRoom", fmt.Sprintf("stays: %s. It should go: %s", why, drift)}, false
 	}
 	if v, waits := b.waits(karpv1.DisruptionDrifted, true, drift); waits {
@@ -380,12 +389,12 @@ func (b *builder) drifts(r *Report) (Verdict, bool) {
 	return Verdict{Goes, string(karpv1.DisruptionDrifted), text}, true
 }
 
-// irreplaceable returns why the engine does not replace a drifted node that the budgets allow to go; empty if it does.
-func (b *builder) irreplaceable(c *disrupt.Candidate) string {
+// irreplaceable returns why the engine does not replace a node that the budgets of a reason allow to go; empty if it does.
+func (b *builder) irreplaceable(c *disrupt.Candidate, budget karpv1.DisruptionReason) string {
 	if b.pool.Spec.Replicas != nil {
 		return ""
 	}
-	room := b.Classified.RemainingBudgets(b.allowed(karpv1.DisruptionDrifted))
+	room := b.Classified.RemainingBudgets(b.allowed(budget))
 	if !room.Allow([]*disrupt.Candidate{c}) {
 		return "a PodDisruptionBudget of its pods is used up by nodes that are leaving"
 	}

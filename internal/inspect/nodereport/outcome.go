@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
 )
 
@@ -62,15 +63,15 @@ func (b *builder) outcome() Outcome {
 	out := Outcome{Price: b.price()}
 	r := &Report{Drift: drifted.Of(b.View, b.claim)}
 	if b.n.ExpireAfter > 0 {
-		at := b.n.CreatedAt.Add(b.n.ExpireAfter)
-		r.ExpiresAt = &at
+		at := disrupt.ExpiresAt(b.n)
+		r.ExpiresAt, r.Expiration = &at, b.expiration()
 	}
 	r.Blockers = b.blockers()
 	v := b.decide(r)
 	out.State, out.Reason, out.Why = v.State, v.Reason, b.general(v, r)
 	out.Class = out.Why
 	out.Unexamined = v.Reason == reasonLater || v.Reason == reasonConsolidation && b.notReached()
-	if c := b.Command(b.n); v.State == Goes && c != nil && v.Reason != string(karpv1.DisruptionDrifted) {
+	if c := b.Command(b.n); v.State == Goes && c != nil && !disrupt.ReplacesFor(karpv1.DisruptionReason(v.Reason)) {
 		out.Saves, out.Together = c.Savings, len(c.Candidates)
 	}
 	return out

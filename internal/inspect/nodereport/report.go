@@ -51,7 +51,9 @@ type Report struct {
 	CreatedAt    time.Time `json:"createdAt"`
 	// ExpiresAt is nil if the node never does.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-	Use       []Use      `json:"use"`
+	// Expiration is nil if the node is deleted then.
+	Expiration *Expiration `json:"expiration,omitempty"`
+	Use        []Use       `json:"use"`
 	// Stages are nil for a node that is not managed.
 	Stages []Stage `json:"stages"`
 	// Launch is nil if nothing is known of it.

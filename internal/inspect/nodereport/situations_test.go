@@ -213,6 +213,20 @@ func situations() []situation {
 			}, nodereport.Starting, "has instance i-ip-10-0-1-7, which has not joined the cluster after 1d: RoleNotMapped: the role of the node is not mapped", nil,
 		},
 		{
+			"expires soon, and its NodePool replaces it before", func(w *world) { expiresSoon(w, "100%") }, nodereport.Goes,
+			"is replaced in one of the next passes: its expireAfter of 30h passes at ", nil,
+		},
+		{
+			"expires soon, and the budget keeps it until then", func(w *world) { expiresSoon(w, "0") }, nodereport.Stays,
+			"stays for now: the budgets of NodePool general allow no node to go now", func(w *world) { expiresSoon(w, "100%") },
+		},
+		{
+			"expires soon, and the annotation cannot be read", func(w *world) {
+				expiresSoon(w, "0")
+				w.pool().Annotations[karpv1.AnnotationExpiration] = `{"mode":"Gracefully"}`
+			}, nodereport.Stays, "stays: the budgets of NodePool general allow no node to go now", func(w *world) { expiresSoon(w, "100%") },
+		},
+		{
 			"expired", func(w *world) { w.claim().Spec.ExpireAfter = karpv1.After(12 * time.Hour) }, nodereport.Goes,
 			"goes now: it has reached its expireAfter of 12h", nil,
 		},
@@ -310,4 +324,11 @@ func TestALimitedSearchSaysThatItStopped(t *testing.T) {
 	if r := explained(t, w); strings.Contains(r.Verdict.Text, "--full") {
 		t.Errorf("%s", r.Verdict.Text)
 	}
+}
+
+// expiresSoon is a node that its NodePool replaces before it expires, within a budget.
+func expiresSoon(w *world, budget string) {
+	w.claim().Spec.ExpireAfter = karpv1.After(30 * time.Hour)
+	w.pool().Annotations = map[string]string{karpv1.AnnotationExpiration: `{"mode":"Graceful","lead":"20h","grace":"2h"}`}
+	w.pool().Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: budget}}
 }

@@ -51,7 +51,7 @@ func (r *Report) identity(p *report.Page) {
 		p.Item("requested: %s", strings.Join(parts, ", "))
 	}
 	if r.ExpiresAt != nil {
-		p.Item("expires at %s, whatever budgets say", report.Time(*r.ExpiresAt, r.Now))
+		p.Item("%s", r.Expiration.text(*r.ExpiresAt, r.Now))
 	}
 }
 

@@ -46,6 +46,9 @@ type world struct {
 // node is a Node with the values of its labels in the metrics, and what its pods add up to.
 type node struct {
 	*corev1.Node
+	// claim is nil for a node that is not managed. grace is how long after its expireAfter it is deleted.
+	claim  *karpv1.NodeClaim
+	grace  time.Duration
 	labels []string
 	usage
 }
@@ -55,23 +58,27 @@ func NewCollector(cfg Config) *computed.Collector[*world] {
 	if cfg.Pods == nil {
 		cfg.Pods = cluster.ReadPods(cfg.Cache)
 	}
-	keys := slices.Sorted(slices.Values(cfg.Labels))
+	ofNode, keys := cfg.labels()
 	read := func() (*world, error) { return cfg.read(keys) }
-	return computed.New(gauges(keys), read, func(err error) { cfg.Log.Error("collecting the metrics of nodes", "error", err) })
+	return computed.New(gauges(ofNode), read, func(err error) { cfg.Log.Error("collecting the metrics of nodes", "error", err) })
 }
 
-// gauges are the metrics of nodes that have the labels with these keys, too.
-func gauges(keys []string) []computed.Gauge[*world] {
-	var ofNode []string
+// labels are the labels of metrics of a node, and the keys of the labels of nodes that the first of them are of.
+func (c *Config) labels() (ofNode, keys []string) {
+	keys = slices.Sorted(slices.Values(c.Labels))
 	for _, key := range keys {
 		ofNode = append(ofNode, labelName(key))
 	}
-	ofNode = append(ofNode, "node_name", "phase", "managed")
+	return append(ofNode, "node_name", "phase", "managed"), keys
+}
+
+// gauges are the metrics of nodes with these labels.
+func gauges(ofNode []string) []computed.Gauge[*world] {
 	ofResource := append(slices.Clone(ofNode), "resource_type")
 	amounts := func(name, help string, of func(*node) corev1.ResourceList) computed.Gauge[*world] {
 		return computed.Gauge[*world]{Name: "karpenter_" + name, Help: help, Labels: ofResource, Each: sendAmounts(of)}
 	}
-	return []computed.Gauge[*world]{
+	return append(expirationGauges(ofNode),
 		amounts("nodes_allocatable", "Allocatable of a node, in cores, bytes or pieces.",
 			func(n *node) corev1.ResourceList { return n.Status.Allocatable }),
 		amounts("nodes_system_overhead", "Capacity of a node less its allocatable.", overhead),
@@ -83,12 +90,14 @@ func gauges(keys []string) []computed.Gauge[*world] {
 			func(n *node) corev1.ResourceList { return n.daemonRequests }),
 		amounts("nodes_total_daemon_limits", "Limits of the pods of DaemonSets on a node.",
 			func(n *node) corev1.ResourceList { return n.daemonLimits }),
-		{Name: "karpenter_nodes_current_lifetime_seconds", Help: "Age of a node.", Labels: ofNode, Each: sendAges},
-		{
+		computed.Gauge[*world]{
+			Name: "karpenter_nodes_current_lifetime_seconds", Help: "Age of a node.", Labels: ofNode, Each: sendAges,
+		},
+		computed.Gauge[*world]{
 			Name: "karpenter_cluster_utilization_percent", Help: "Requests of all pods, as a percentage of what all nodes have.",
 			Labels: []string{"resource_type"}, Each: sendUtilization,
 		},
-	}
+	)
 }
 
 // labelName is the name of the metrics' label for a label of nodes.
@@ -99,23 +108,49 @@ func labelName(key string) string {
 // usage describes what the pods of one node add up to.
 type usage struct{ podRequests, podLimits, daemonRequests, daemonLimits corev1.ResourceList }
 
-// read reads what a scrape needs. Cost: one pass over nodes and pods.
+// read reads what a scrape needs. Cost: one pass over nodes, NodeClaims and pods.
 func (c *Config) read(keys []string) (*world, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	var nodes corev1.NodeList
 	pods, err := c.Pods.List(ctx)
-	if err := errors.Join(err, c.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy)); err != nil {
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.readNodes(keys)
+	if err != nil {
 		return nil, err
 	}
 	used := usageByNode(pods)
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.usage = used[n.Name]
+		add(w.available, n.Status.Allocatable)
+		add(w.requested, n.podRequests)
+		add(w.requested, n.daemonRequests)
+	}
+	return w, nil
+}
+
+// readNodes reads nodes, without their pods.
+func (c *Config) readNodes(keys []string) (*world, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	var nodes corev1.NodeList
+	var claims karpv1.NodeClaimList
+	var pools karpv1.NodePoolList
+	if err := errors.Join(c.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy), c.Cache.List(ctx, &claims, client.UnsafeDisableDeepCopy),
+		c.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy)); err != nil {
+		return nil, err
+	}
+	of := make(map[string]*karpv1.NodeClaim, len(claims.Items))
+	for i := range claims.Items {
+		of[claims.Items[i].Status.NodeName] = &claims.Items[i]
+	}
+	grace := graces(pools.Items)
 	w := &world{nodes: make([]node, len(nodes.Items)), available: corev1.ResourceList{}, requested: corev1.ResourceList{}, now: c.Now()}
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		w.nodes[i] = node{n, labelsOf(n, keys), used[n.Name]}
-		add(w.available, n.Status.Allocatable)
-		add(w.requested, w.nodes[i].podRequests)
-		add(w.requested, w.nodes[i].daemonRequests)
+		w.nodes[i] = node{Node: n, claim: of[n.Name], grace: grace[n.Labels[karpv1.LabelNodePool]], labels: labelsOf(n, keys)}
 	}
 	return w, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/destroy"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
 // heldRecheck is the time between two looks at an expired claim that must stay.
@@ -31,10 +32,13 @@ type keeper interface {
 }
 
 // Reconciler deletes NodeClaims older than spec.expireAfter. Disruption budgets do not delay it; the drain honors
-// PodDisruptionBudgets. Only while new nodes of its pool fail a claim stays: its pods would get such a node.
+// PodDisruptionBudgets. Only while new nodes of its pool fail a claim stays: its pods would get such a node. Of a pool that replaces its
+// nodes before they expire (karpv1.AnnotationExpiration), so many go in a minute as Most allows, and only after the grace.
 type Reconciler struct {
 	Client client.Client
 	Guard  *destroy.Guard
+	// Most limits how many nodes of a pool with the annotation are deleted in a minute.
+	Most disrupt.Forced
 	// Keeper may be nil: then every expired claim goes.
 	Keeper  keeper
 	Events  *event.Recorder
@@ -61,6 +65,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if wait := claim.CreationTimestamp.Add(*age).Sub(r.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if wait, err := r.graceful(ctx, claim); err != nil || wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, err
 	}
 	if r.Keeper != nil {
 		why, err := r.Keeper.KeepsExpired(ctx, claim)

@@ -70,8 +70,12 @@ func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "a")
 	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-			stale.DeepCopyInto(o.(*karpv1.NodeClaim))
+		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			claim, ok := o.(*karpv1.NodeClaim)
+			if !ok {
+				return api.Get(ctx, key, o, opts...)
+			}
+			stale.DeepCopyInto(claim)
 			return nil
 		},
 	})

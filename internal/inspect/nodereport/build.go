@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -282,17 +283,52 @@ func (b *builder) drain() string {
 var kept = map[drain.Why]string{
 	drain.Protected:    ", which its annotation " + karpv1.AnnotationDoNotDisrupt + " keeps",
 	drain.BudgetBlocks: ", which a PodDisruptionBudget keeps",
+	drain.SiblingsNotReady: ", which waits for other pods of its owner to be Ready, since " + karpv1.AnnotationDrain + " is " +
+		string(karpv1.DrainOrdered),
+	drain.Finishing: ", which ends by itself soon",
 }
 
 // drainStep is what the controller does next. Volumes that it has not reported are as good as detached.
 func (b *builder) drainStep() drain.Step {
 	bound := slices.DeleteFunc(slices.Clone(b.n.Pods), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	n := drain.Of(b.claim, bound, b.now())
-	n.Budgets, n.Volumes = b.pdbs, drain.VolumesDetached
+	n.Budgets, n.Volumes, n.Order = b.pdbs, drain.VolumesDetached, b.order(bound)
 	if c, known := condition.Get(b.claim, karpv1.ConditionVolumesDetached); known && c.Status != metav1.ConditionTrue {
 		n.Volumes = drain.VolumesAttached
 	}
 	return drain.Next(n, b.now())
+}
+
+// order is what the order of the node's pods depends on, as far as the state shows it.
+func (b *builder) order(pods []*corev1.Pod) drain.Order {
+	out := drain.Order{Owners: map[types.UID]drain.Owner{}, Leaving: map[string]bool{}}
+	if b.pool != nil {
+		modes, _ := b.pool.Drain() // an error is an event of the pool
+		out.All = modes.Has(karpv1.DrainOrdered)
+	}
+	for _, p := range pods {
+		if drain.Ordered(p, out.All) {
+			of := metav1.GetControllerOfNoCopy(p)
+			out.Owners[of.UID] = drain.Owner{Stateful: of.Kind == "StatefulSet"}
+		}
+	}
+	if len(out.Owners) == 0 {
+		return out
+	}
+	for _, p := range b.Pods {
+		of := metav1.GetControllerOfNoCopy(p)
+		if of == nil {
+			continue
+		}
+		if owner, takesPart := out.Owners[of.UID]; takesPart {
+			owner.Pods = append(owner.Pods, p)
+			out.Owners[of.UID] = owner
+		}
+	}
+	for _, n := range b.Nodes {
+		out.Leaving[n.Name] = n.DeletionTimestamp != nil
+	}
+	return out
 }
 
 // decide is the verdict on a node that is up, and not leaving.

@@ -3,6 +3,7 @@ package nodereport_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,26 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 			"2 pods to evict yet, such as shop/web-2, which its annotation karpenter.sh/do-not-disrupt keeps",
 		},
 		{"a budget", func(w *world) { w.addPDB("web") }, "1 pod to evict yet, such as shop/web-1, which a PodDisruptionBudget keeps"},
+		{
+			"a sibling that is not Ready", func(w *world) {
+				w.addPod("web-2", "ip-10-0-1-8", "100m")
+				for _, p := range w.Pods {
+					metav1.SetMetaDataAnnotation(&p.ObjectMeta, karpv1.AnnotationDrain, "Ordered")
+					p.OwnerReferences = []metav1.OwnerReference{
+						{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", UID: "web", Controller: new(true)},
+					}
+				}
+			},
+			"1 pod to evict yet, such as shop/web-1, which waits for other pods of its owner to be Ready, since dovetail.sh/drain is Ordered",
+		},
+		{
+			"a job that is almost done", func(w *world) {
+				p := w.pod()
+				p.Spec.RestartPolicy, p.Status.StartTime = corev1.RestartPolicyNever, &metav1.Time{Time: now.Add(-time.Hour)}
+				metav1.SetMetaDataAnnotation(&p.ObjectMeta, karpv1.AnnotationExpectedDuration, "65m")
+			},
+			"1 pod to evict yet, such as shop/web-1, which ends by itself soon",
+		},
 		{
 			"volumes", func(w *world) {
 				w.Pods = nil

@@ -11,7 +11,7 @@ const (
 	// AnnotationDrain states how pods leave a Node: on a NodePool for all pods of its Nodes, on a pod, or the pod template of its owner, for
 	// that pod. Its value is a list of DrainModes with commas. Without it, pods leave as they do with Karpenter.
 	AnnotationDrain = "dovetail.sh/drain"
-	// AnnotationExpectedDuration, on a pod that ends by itself, is how long it runs from its start on, such as 20m. A drain waits for a pod
+	// AnnotationExpectedDuration, on a pod that completes by itself, is how long it runs from its start on, such as 20m. A drain waits for a pod
 	// that is almost done.
 	AnnotationExpectedDuration = "dovetail.sh/expected-duration"
 )

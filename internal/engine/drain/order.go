@@ -89,7 +89,7 @@ func (n *Node) held(p *corev1.Pod, now time.Time) hold {
 	return hold{}
 }
 
-// finishes is when a pod that ends by itself is expected to; zero if that is not known, or the pod has not opted in. A pod that states
+// finishes is when a pod that completes by itself is expected to; zero if that is not known, or the pod has not opted in. A pod that states
 // its duration has.
 func (n *Node) finishes(p *corev1.Pod) time.Time {
 	if p.Status.StartTime == nil || cmp.Or(p.Spec.RestartPolicy, corev1.RestartPolicyAlways) == corev1.RestartPolicyAlways {
@@ -153,7 +153,7 @@ func (n *Node) waitsForSiblings(p *corev1.Pod, owner *Owner, now time.Time) (hel
 	return missing+before >= allowed, until
 }
 
-// requested is when the deletion of a pod was requested: its timestamp is when its grace period ends.
+// requested is when the deletion of a pod was requested: its timestamp is when its grace period is over.
 func requested(p *corev1.Pod) time.Time {
 	var grace int64
 	if p.DeletionGracePeriodSeconds != nil {

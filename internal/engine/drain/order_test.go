@@ -40,7 +40,7 @@ func evictedSince(ago time.Duration) func(*corev1.Pod) {
 	}
 }
 
-// ends makes a pod one that ends by itself, after it has run for an hour.
+// ends makes a pod one that completes by itself, after it has run for an hour.
 func ends(after string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever

@@ -33,7 +33,7 @@ const (
 	Protected Why = "Protected"
 	// SiblingsNotReady: other pods of the same owner are not Ready, or leave first.
 	SiblingsNotReady Why = "SiblingsNotReady"
-	// Finishing: the pod ends by itself soon.
+	// Finishing: the pod completes by itself soon.
 	Finishing Why = "Finishing"
 	// BudgetBlocks: a PodDisruptionBudget allows no eviction of the pod, or more than one selects it.
 	BudgetBlocks Why = "BudgetBlocks"

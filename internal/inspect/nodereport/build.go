@@ -285,7 +285,7 @@ var kept = map[drain.Why]string{
 	drain.BudgetBlocks: ", which a PodDisruptionBudget keeps",
 	drain.SiblingsNotReady: ", which waits for other pods of its owner to be Ready, since " + karpv1.AnnotationDrain + " is " +
 		string(karpv1.DrainOrdered),
-	drain.Finishing: ", which ends by itself soon",
+	drain.Finishing: ", which completes by itself soon",
 }
 
 // drainStep is what the controller does next. Volumes that it has not reported are as good as detached.

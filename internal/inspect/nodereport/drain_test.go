@@ -55,7 +55,7 @@ func TestWhatADrainWaitsFor(t *testing.T) {
 				p.Spec.RestartPolicy, p.Status.StartTime = corev1.RestartPolicyNever, &metav1.Time{Time: now.Add(-time.Hour)}
 				metav1.SetMetaDataAnnotation(&p.ObjectMeta, karpv1.AnnotationExpectedDuration, "65m")
 			},
-			"1 pod to evict yet, such as shop/web-1, which ends by itself soon",
+			"1 pod to evict yet, such as shop/web-1, which completes by itself soon",
 		},
 		{
 			"volumes", func(w *world) {

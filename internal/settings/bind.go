@@ -117,6 +117,11 @@ func (s *Settings) bindNodes(b *binder) {
 	b.text(&s.BlastRadius, "blast-radius", "",
 		"KIND=SHARE%,... : how much of the capacity of a NodePool, and of the cluster, is deleted in an hour for reasons of a kind (planned, fault, "+
 			"expired) before deletions pause until `dovetail resume`; planned=200%,fault=50%,expired=400% if not set; off never pauses")
+	b.boolean(&s.SurgeDrain, "surge-drain", false,
+		"restart Deployments with the annotation dovetail.sh/drain on another node before the node of their only pod goes; needs the right to "+
+			"patch Deployments")
+	b.duration(&s.SurgeTimeout, "surge-timeout", 10*time.Minute,
+		"with --surge-drain: how long a restart, or the rollout before it, may take before the pod is evicted")
 	b.duration(&s.StartupTaintGracePeriod, "startup-taint-grace-period", time.Minute,
 		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
 	b.boolean(&s.RepairStaleTaints, "repair-stale-taints", true,

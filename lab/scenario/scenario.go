@@ -93,7 +93,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), draExtendedResource(),
 		csiDriverLate(), podNominatedStale(), localStorage(), schedulerAgrees(m), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), blastRadius(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), nodeLifecycle(), spotInterruption(),
-		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
+		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), surgeDrain(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
 	for i := range all {

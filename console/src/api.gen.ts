@@ -384,6 +384,11 @@ export interface NodereportBlocker {
   until?: string | null;
 }
 
+export interface NodereportDrain {
+  longestSeconds: number;
+  endless: string[] | null;
+}
+
 export interface NodereportExcluded {
   instanceType: string;
   hourlyCost: number;
@@ -451,6 +456,7 @@ export interface NodereportReport {
   blockers: NodereportBlocker[] | null;
   drift?: DriftedDrift | null;
   removal?: NodereportRemoval | null;
+  drain?: NodereportDrain | null;
   pods: NodereportPod[] | null;
   computing?: boolean;
   prices: string;

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// AnnotationDrain states how pods leave a Node: on a NodePool for all pods of its Nodes, on a pod, or the pod template of its owner, for
-	// that pod. Its value is a list of DrainModes with commas. Without it, pods leave as they do with Karpenter.
+	// AnnotationDrain states how pods leave a Node: on a NodePool for the pods of its Nodes, on a pod, by the pod template of its owner, for
+	// that pod, on a Deployment for its pods. Its value is a list of DrainModes with commas. Without it, pods leave as they do with Karpenter.
 	AnnotationDrain = "dovetail.sh/drain"
 	// AnnotationExpectedDuration, on a pod that completes by itself, is how long it runs from its start on, such as 20m. A drain waits for a pod
 	// that is almost done.
@@ -21,7 +21,7 @@ type DrainMode string
 
 // The modes.
 const (
-	// DrainOrdered has the pods of one ReplicaSet or StatefulSet leave one after the other: each waits until the others are Ready.
+	// DrainOrdered, on a pod, has the pods of one ReplicaSet or StatefulSet leave one after the other: each waits until the others are Ready.
 	DrainOrdered DrainMode = "Ordered"
 	// DrainSurge, on a pod or a Deployment, has the only replica of the Deployment restarted on another Node before it leaves its own.
 	DrainSurge DrainMode = "Surge"
@@ -37,7 +37,7 @@ func (m DrainModes) Has(mode DrainMode) bool { return slices.Contains(m, mode) }
 
 // Drain parses the annotation AnnotationDrain of a NodePool. An error names it: then it has no effect.
 func (in *NodePool) Drain() (DrainModes, error) {
-	return parseDrain(in.Annotations, DrainOrdered, DrainSurgeSingletons)
+	return parseDrain(in.Annotations, DrainSurgeSingletons)
 }
 
 // WorkloadDrain parses the annotation AnnotationDrain of a pod or a Deployment, as NodePool.Drain does.

@@ -15,16 +15,19 @@ func TestDrainAnnotations(t *testing.T) {
 		pool, workload karpv1.DrainModes
 		poolErr, err   string
 	}{
-		{name: "one mode", text: "Ordered", pool: karpv1.DrainModes{karpv1.DrainOrdered}, workload: karpv1.DrainModes{karpv1.DrainOrdered}},
 		{
-			name: "two of a NodePool", text: "Ordered, SurgeSingletons", err: `"SurgeSingletons" is none of [Ordered Surge]`,
-			pool: karpv1.DrainModes{karpv1.DrainOrdered, karpv1.DrainSurgeSingletons},
+			name: "of a pod", text: "Ordered", poolErr: `"Ordered" is none of [SurgeSingletons]`,
+			workload: karpv1.DrainModes{karpv1.DrainOrdered},
 		},
 		{
-			name: "two of a pod", text: "Surge,Ordered", poolErr: `"Surge" is none of [Ordered SurgeSingletons]`,
+			name: "of a NodePool", text: "SurgeSingletons", err: `"SurgeSingletons" is none of [Ordered Surge]`,
+			pool: karpv1.DrainModes{karpv1.DrainSurgeSingletons},
+		},
+		{
+			name: "two of a pod", text: "Surge, Ordered", poolErr: `"Surge" is none of [SurgeSingletons]`,
 			workload: karpv1.DrainModes{karpv1.DrainSurge, karpv1.DrainOrdered},
 		},
-		{name: "a word that is no mode voids the others", text: "Ordered,Fast", poolErr: `"Fast" is none`, err: `"Fast" is none`},
+		{name: "a word that is no mode voids the others", text: "Ordered,Fast", poolErr: `"Ordered" is none`, err: `"Fast" is none`},
 		{name: "empty", poolErr: `"" is none`, err: `"" is none`},
 	}
 	for _, tt := range tests {

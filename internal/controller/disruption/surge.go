@@ -104,15 +104,14 @@ func (q *Queue) optedIn(ctx context.Context, pool *karpv1.NodePool, pod *corev1.
 	return d, nil
 }
 
-// podsOf returns the pods that a Deployment selects, shared with the cache.
+// podsOf returns the pods that a Deployment selects, from the API server: the cache has no index of them, and few Deployments are restarted.
 func (q *Queue) podsOf(ctx context.Context, d *appsv1.Deployment) (out []*corev1.Pod, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("selector of Deployment %s/%s: %w", d.Namespace, d.Name, err)
 	}
 	var list corev1.PodList
-	err = q.Client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector},
-		client.UnsafeDisableDeepCopy)
+	err = q.Live.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector})
 	for i := range list.Items {
 		out = append(out, &list.Items[i])
 	}

@@ -39,23 +39,21 @@ type Owner struct {
 
 // Order is what the order among the pods of one owner depends on. The zero value has none.
 type Order struct {
-	// All has all pods take part, not only those with the annotation dovetail.sh/drain: Ordered.
-	All bool
 	// Owners are those of pods that take part, by UID. Pods of others leave without an order.
 	Owners map[types.UID]Owner
 	// Leaving are the nodes that are being drained, by name.
 	Leaving map[string]bool
 }
 
-// Ordered reports whether a pod takes part: it has an owner that makes its successor, and has opted in. all is true if its NodePool has. An
+// Ordered reports whether a pod takes part: it has an owner that makes its successor, and the annotation dovetail.sh/drain with Ordered. An
 // annotation that cannot be parsed has no effect.
-func Ordered(p *corev1.Pod, all bool) bool {
+func Ordered(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner == nil || owner.Kind != "ReplicaSet" && owner.Kind != "StatefulSet" {
 		return false
 	}
-	modes, err := karpv1.WorkloadDrain(p.Annotations)
-	return all && err == nil && len(modes) == 0 || modes.Has(karpv1.DrainOrdered)
+	modes, _ := karpv1.WorkloadDrain(p.Annotations)
+	return modes.Has(karpv1.DrainOrdered)
 }
 
 // hold is why a pod of the current tier is not evicted yet; why is empty if it is. Time alone changes that at until, zero if it never does.
@@ -70,11 +68,11 @@ func (n *Node) held(p *corev1.Pod, now time.Time) hold {
 	if n.Interrupted || n.Broken || n.Since == nil || p.DeletionTimestamp != nil {
 		return hold{}
 	}
-	if end := n.finishes(p); now.Before(end) && !end.After(n.Since.Add(FinishWait)) {
+	if end := finishes(p); now.Before(end) && !end.After(n.Since.Add(FinishWait)) {
 		return hold{Finishing, end}
 	}
 	bound := n.Since.Add(SiblingsWait)
-	if !Ordered(p, n.Order.All) || !now.Before(bound) {
+	if !Ordered(p) || !now.Before(bound) {
 		return hold{}
 	}
 	owner, known := n.Order.Owners[metav1.GetControllerOfNoCopy(p).UID]
@@ -91,16 +89,16 @@ func (n *Node) held(p *corev1.Pod, now time.Time) hold {
 
 // finishes is when a pod that completes by itself is expected to; zero if that is not known, or the pod has not opted in. A pod that states
 // its duration has.
-func (n *Node) finishes(p *corev1.Pod) time.Time {
+func finishes(p *corev1.Pod) time.Time {
 	if p.Status.StartTime == nil || cmp.Or(p.Spec.RestartPolicy, corev1.RestartPolicyAlways) == corev1.RestartPolicyAlways {
 		return time.Time{}
 	}
 	if d, err := karpv1.ExpectedDuration(p.Annotations); err == nil && d > 0 {
 		return p.Status.StartTime.Add(d)
 	}
-	modes, err := karpv1.WorkloadDrain(p.Annotations)
+	modes, _ := karpv1.WorkloadDrain(p.Annotations)
 	limit := p.Spec.ActiveDeadlineSeconds
-	if limit == nil || !modes.Has(karpv1.DrainOrdered) && (!n.Order.All || err != nil) {
+	if limit == nil || !modes.Has(karpv1.DrainOrdered) {
 		return time.Time{}
 	}
 	return p.Status.StartTime.Add(time.Duration(min(*limit, longestGrace)) * time.Second)

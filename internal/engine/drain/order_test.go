@@ -15,12 +15,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
-// replica is a pod of an owner on a node.
+// replica is a pod of an owner on a node, with the annotation.
 func replica(name, kind, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := pod{name: name, grace: 30 * time.Second}.build()
 	p.UID, p.Spec.NodeName = types.UID(name), node
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "web", UID: "owner", Controller: new(true)}}
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	p.Annotations = map[string]string{karpv1.AnnotationDrain: "Ordered"}
 	for _, c := range change {
 		c(p)
 	}
@@ -83,17 +84,15 @@ func TestPodsLeaveOneAfterTheOther(t *testing.T) {
 			change: func(n *drain.Node) { n.Since = at(-5 * time.Minute) }, evict: []string{"a"}, why: drain.Evictable,
 		},
 		{
-			name: "nobody has opted in", here: pods(replica("a", set, "here")), others: pods(replica("b", set, "elsewhere", unready)),
-			change: func(n *drain.Node) { n.Order.All = false }, evict: []string{"a"}, why: drain.Evictable,
+			name: "nobody has opted in", here: pods(replica("a", set, "here", func(p *corev1.Pod) { p.Annotations = nil })),
+			others: pods(replica("b", set, "elsewhere", unready)), evict: []string{"a"}, why: drain.Evictable,
 		},
 		{
-			name:   "the pod itself has",
-			here:   pods(replica("a", set, "here", annotated(karpv1.AnnotationDrain, "Ordered"))),
-			others: pods(replica("b", set, "elsewhere", unready)),
-			change: func(n *drain.Node) { n.Order.All = false }, why: drain.SiblingsNotReady, until: at(4 * time.Minute),
+			name: "two modes", here: pods(replica("a", set, "here", annotated(karpv1.AnnotationDrain, "Surge,Ordered"))),
+			others: pods(replica("b", set, "elsewhere", unready)), why: drain.SiblingsNotReady, until: at(4 * time.Minute),
 		},
 		{
-			name: "the pod has stated another mode, which replaces that of its NodePool",
+			name: "another mode",
 			here: pods(replica("a", set, "here", annotated(karpv1.AnnotationDrain, "Surge"))), others: pods(replica("b", set, "elsewhere", unready)),
 			evict: []string{"a"}, why: drain.Evictable,
 		},
@@ -192,7 +191,7 @@ func TestPodsLeaveOneAfterTheOther(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			n := drain.Node{Pods: tt.here, Since: at(-time.Minute), Order: drain.Order{
-				All: true, Leaving: map[string]bool{"here": true, "other": true},
+				Leaving: map[string]bool{"here": true, "other": true},
 				Owners: map[types.UID]drain.Owner{"owner": {
 					Pods: slices.Concat(tt.here, tt.others), Stateful: tt.here[0].OwnerReferences[0].Kind == stateful,
 				}},
@@ -223,7 +222,7 @@ func TestOrderKeepsTheTiers(t *testing.T) {
 	held := replica("a", "ReplicaSet", "here")
 	dns := pod{name: "dns", critical: critical}.build()
 	n := drain.Node{Pods: pods(held, dns), Since: at(0), Order: drain.Order{
-		All: true, Owners: map[types.UID]drain.Owner{"owner": {Pods: pods(held, replica("b", "ReplicaSet", "", unready))}},
+		Owners: map[types.UID]drain.Owner{"owner": {Pods: pods(held, replica("b", "ReplicaSet", "", unready))}},
 	}}
 	if got := drain.Next(n, now); got.Phase != drain.Evicting || len(got.Evict) > 0 || got.Waits[1].Why != drain.Later {
 		t.Errorf("%s, evicts %v", got.Phase, names(got.Evict))
@@ -248,7 +247,7 @@ func TestDrainsOfSeveralNodesShareAnOrder(t *testing.T) {
 			owner.Pods, on[p.Spec.NodeName] = append(owner.Pods, p), append(on[p.Spec.NodeName], p)
 		}
 		order := drain.Order{
-			All: true, Leaving: map[string]bool{"here": true, "other": true}, Owners: map[types.UID]drain.Owner{"owner": owner},
+			Leaving: map[string]bool{"here": true, "other": true}, Owners: map[types.UID]drain.Owner{"owner": owner},
 		}
 		since := seconds(t, "since", -400, 0)
 		evicted, lost := 0, 0

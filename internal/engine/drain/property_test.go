@@ -55,11 +55,11 @@ func randomOwner(t *rapid.T, p *corev1.Pod) {
 		return
 	}
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, UID: types.UID(kind), Controller: new(true)}}
+	if rapid.Bool().Draw(t, "ordered") {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, karpv1.AnnotationDrain, "Ordered")
+	}
 	if rapid.Bool().Draw(t, "ready") {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	}
-	if p.DeletionTimestamp != nil {
-		p.DeletionGracePeriodSeconds = p.Spec.TerminationGracePeriodSeconds
 	}
 	if kind == "Job" {
 		p.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -70,7 +70,7 @@ func randomOwner(t *rapid.T, p *corev1.Pod) {
 
 // randomOrder has pods of both kinds of owners elsewhere.
 func randomOrder(t *rapid.T, pods []*corev1.Pod) drain.Order {
-	out := drain.Order{All: rapid.Bool().Draw(t, "ordered"), Owners: map[types.UID]drain.Owner{}, Leaving: map[string]bool{"here": true}}
+	out := drain.Order{Owners: map[types.UID]drain.Owner{}, Leaving: map[string]bool{"here": true}}
 	out.Leaving["other"] = rapid.Bool().Draw(t, "the other node leaves")
 	for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
 		owner := drain.Owner{Stateful: kind == "StatefulSet", Attached: rapid.Bool().Draw(t, "attached")}
@@ -88,7 +88,9 @@ func randomOrder(t *rapid.T, pods []*corev1.Pod) drain.Order {
 			}
 			built := p.build()
 			randomOwner(t, built)
-			built.Spec.NodeName = "other"
+			if built.Spec.NodeName = "other"; built.DeletionTimestamp != nil {
+				built.DeletionGracePeriodSeconds = built.Spec.TerminationGracePeriodSeconds
+			}
 			owner.Pods = append(owner.Pods, built)
 		}
 		out.Owners[types.UID(kind)] = owner

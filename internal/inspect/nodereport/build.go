@@ -8,12 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
-	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
@@ -84,13 +82,14 @@ func (b *builder) known(kind, name string) *Report {
 	}
 	r.Stages, r.Launch, r.Drift = b.stages(), b.launch(), drifted.Of(b.View, b.claim)
 	if v, leaving := b.leaving(); leaving {
-		r.Verdict = b.verdict(r, v)
+		r.Verdict, r.Drain = b.verdict(r, v), b.forecast()
 		return r
 	}
 	if v, starting := b.starting(); starting {
 		r.Verdict = b.verdict(r, v)
 		return r
 	}
+	r.Drain = b.forecast()
 	r.Computing, r.Verdict.Text = true, b.subject(r)+": whether it stays is being computed"
 	r.Blockers = append(b.nodeBlocks(), b.podBlocks()...)
 	return r
@@ -260,75 +259,6 @@ func (b *builder) replacements(command *karpv1.DisruptionCommand) string {
 		return "nodeclaim " + waiting[0] + " is"
 	}
 	return fmt.Sprintf("nodeclaim %s and %d more are", waiting[0], len(waiting)-1)
-}
-
-// drain returns what a node that is being removed waits for.
-func (b *builder) drain() string {
-	step := b.drainStep()
-	switch {
-	case step.Phase == drain.Detaching:
-		return "; it is drained, and its volumes are not detached yet"
-	case len(step.Waits) == 0 || step.Phase == drain.Done:
-		return "; it is drained, and its instance ends"
-	}
-	first := step.Waits[max(0, slices.IndexFunc(step.Waits, func(w drain.Wait) bool { return kept[w.Why] != "" }))]
-	out := fmt.Sprintf("; %s to evict yet, such as %s%s", report.Plural(len(step.Waits), "pod"), podName(first.Pod), kept[first.Why])
-	if at, err := b.claim.TerminationDeadline(); err == nil && at != nil {
-		out += fmt.Sprintf("; at %s they are deleted whatever protects them", report.Time(*at, b.now()))
-	}
-	return out
-}
-
-// kept is what keeps a pod from being evicted.
-var kept = map[drain.Why]string{
-	drain.Protected:    ", which its annotation " + karpv1.AnnotationDoNotDisrupt + " keeps",
-	drain.BudgetBlocks: ", which a PodDisruptionBudget keeps",
-	drain.SiblingsNotReady: ", which waits for other pods of its owner to be Ready, since " + karpv1.AnnotationDrain + " is " +
-		string(karpv1.DrainOrdered),
-	drain.Finishing: ", which completes by itself soon",
-}
-
-// drainStep is what the controller does next. Volumes that it has not reported are as good as detached.
-func (b *builder) drainStep() drain.Step {
-	bound := slices.DeleteFunc(slices.Clone(b.n.Pods), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
-	n := drain.Of(b.claim, bound, b.now())
-	n.Budgets, n.Volumes, n.Order = b.pdbs, drain.VolumesDetached, b.order(bound)
-	if c, known := condition.Get(b.claim, karpv1.ConditionVolumesDetached); known && c.Status != metav1.ConditionTrue {
-		n.Volumes = drain.VolumesAttached
-	}
-	return drain.Next(n, b.now())
-}
-
-// order is what the order of the node's pods depends on, as far as the state shows it.
-func (b *builder) order(pods []*corev1.Pod) drain.Order {
-	out := drain.Order{Owners: map[types.UID]drain.Owner{}, Leaving: map[string]bool{}}
-	if b.pool != nil {
-		modes, _ := b.pool.Drain() // an error is an event of the pool
-		out.All = modes.Has(karpv1.DrainOrdered)
-	}
-	for _, p := range pods {
-		if drain.Ordered(p, out.All) {
-			of := metav1.GetControllerOfNoCopy(p)
-			out.Owners[of.UID] = drain.Owner{Stateful: of.Kind == "StatefulSet"}
-		}
-	}
-	if len(out.Owners) == 0 {
-		return out
-	}
-	for _, p := range b.Pods {
-		of := metav1.GetControllerOfNoCopy(p)
-		if of == nil {
-			continue
-		}
-		if owner, takesPart := out.Owners[of.UID]; takesPart {
-			owner.Pods = append(owner.Pods, p)
-			out.Owners[of.UID] = owner
-		}
-	}
-	for _, n := range b.Nodes {
-		out.Leaving[n.Name] = n.DeletionTimestamp != nil
-	}
-	return out
 }
 
 // decide is the verdict on a node that is up, and not leaving.

@@ -12,6 +12,42 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
+// The forecast counts grace periods, what holds pods back, and the bound of the node.
+func TestHowLongADrainWouldTake(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		plant func(*world)
+		want  string
+	}{
+		{"a grace period", func(w *world) { w.pod().Spec.TerminationGracePeriodSeconds = new(int64(90)) }, "its pods leave within 1m35s"},
+		{
+			"a protected pod", func(w *world) { w.pod().Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} },
+			"its pods leave within 5s, but shop/web-1, which its annotation karpenter.sh/do-not-disrupt keeps",
+		},
+		{
+			"with a bound", func(w *world) {
+				w.pod().Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
+				w.claim().Spec.TerminationGracePeriod = &metav1.Duration{Duration: 10 * time.Minute}
+			},
+			"its pods leave within 10m",
+		},
+		{"a budget", func(w *world) { w.addPDB("web") }, "its pods leave within 5s, but shop/web-1, which a PodDisruptionBudget keeps"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, deleted := range []bool{false, true} {
+				w := lone()
+				tt.plant(w)
+				if deleted && tt.name != "with a bound" { // of a claim that is deleted, the annotation has the bound
+					w.claim().DeletionTimestamp = &metav1.Time{Time: now}
+				}
+				if got := explained(t, w).Drain; got == nil || got.String() != tt.want {
+					t.Errorf("deleted %v: got %v, want %s", deleted, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
 // A node that is being removed reports what its drain waits for, as the controller decides it.
 func TestWhatADrainWaitsFor(t *testing.T) {
 	daemon := func(w *world) {

@@ -12,23 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 )
 
-// order reads what the order of the node's pods depends on. It reads only the NodePool if no pod takes part.
-func (r *NodeReconciler) order(ctx context.Context, t *termination) (drain.Order, error) {
-	var out drain.Order
-	pool := &karpv1.NodePool{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: t.node.Labels[karpv1.LabelNodePool]}, pool)
-	if client.IgnoreNotFound(err) != nil {
-		return out, err
-	}
-	modes, _ := pool.Drain() // the pool's own reconciler reports an error
-	out.All = modes.Has(karpv1.DrainOrdered)
+// order reads what the order of the node's pods depends on. It reads nothing if no pod takes part.
+func (r *NodeReconciler) order(ctx context.Context, t *termination) (out drain.Order, err error) {
 	owners := map[types.UID]*corev1.Pod{}
 	for _, p := range t.pods {
 		r.checkAnnotations(p)
-		if drain.Ordered(p, out.All) {
+		if drain.Ordered(p) {
 			owners[metav1.GetControllerOfNoCopy(p).UID] = p
 		}
 	}
@@ -77,20 +70,12 @@ func (r *NodeReconciler) leavingNodes(ctx context.Context) (map[string]bool, err
 func (r *NodeReconciler) owner(ctx context.Context, pod *corev1.Pod) (drain.Owner, error) {
 	of := metav1.GetControllerOfNoCopy(pod)
 	out := drain.Owner{Stateful: of.Kind == "StatefulSet"}
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	var err error
+	if out.Pods, err = cluster.SharedSiblings(ctx, r.Client, of.UID); err != nil || !out.Stateful {
 		return out, err
 	}
-	for i := range pods.Items {
-		if c := metav1.GetControllerOfNoCopy(&pods.Items[i]); c != nil && c.UID == of.UID {
-			out.Pods = append(out.Pods, &pods.Items[i])
-		}
-	}
-	if !out.Stateful {
-		return out, nil
-	}
 	set := &appsv1.StatefulSet{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: of.Name}, set)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: of.Name}, set)
 	if client.IgnoreNotFound(err) != nil {
 		return out, fmt.Errorf("read the StatefulSet of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -47,9 +47,6 @@ func TestOrderOfEvictions(t *testing.T) {
 		s.Spec.Replicas = &replicas
 		return s
 	}
-	ordered := controllertest.Pool("general", func(p *karpv1.NodePool) {
-		metav1.SetMetaDataAnnotation(&p.ObjectMeta, karpv1.AnnotationDrain, "Ordered")
-	})
 	pod := controllertest.Pod
 	tests := []struct {
 		name    string
@@ -62,58 +59,52 @@ func TestOrderOfEvictions(t *testing.T) {
 			objects: []client.Object{pod("a", "node-a", replicaOf(set, true)), pod("b", "node-a", replicaOf(set, true))}, want: []string{"a", "b"},
 		},
 		{
-			name:    "the NodePool has: one",
-			objects: []client.Object{ordered, pod("a", "node-a", replicaOf(set, true)), pod("b", "node-a", replicaOf(set, true))},
-			want:    []string{"a"},
+			name: "they have: one",
+			objects: []client.Object{
+				pod("a", "node-a", replicaOf(set, true), drainedAs("Ordered")), pod("b", "node-a", replicaOf(set, true), drainedAs("Ordered")),
+			},
+			want: []string{"a"},
 		},
 		{
-			name: "the pods have: none before its sibling on another node is Ready",
+			name: "none before its sibling on another node is Ready",
 			objects: []client.Object{
 				pod("a", "node-a", replicaOf(set, true), drainedAs("Ordered")), pod("b", "node-b", replicaOf(set, false), drainedAs("Ordered")),
 			},
 		},
 		{
-			name: "a sibling of another namespace is none",
-			objects: []client.Object{
-				ordered, pod("a", "node-a", replicaOf(set, true)),
-				pod("b", "node-b", replicaOf(set, false), func(p *corev1.Pod) { p.Namespace = "other" }),
-			},
-			want: []string{"a"},
-		},
-		{
 			name: "the one on another node that is drained comes first",
 			objects: []client.Object{
-				ordered, controllertest.ReadyNode("b", controllertest.DeletingNode, closed),
-				pod("a", "node-b", replicaOf(set, true)), pod("b", "node-a", replicaOf(set, true)),
+				controllertest.ReadyNode("b", controllertest.DeletingNode, closed),
+				pod("a", "node-b", replicaOf(set, true), drainedAs("Ordered")), pod("b", "node-a", replicaOf(set, true), drainedAs("Ordered")),
 			},
 		},
 		{
 			name:    "a StatefulSet with all pods",
-			objects: []client.Object{ordered, of(2), pod("a", "node-a", replicaOf(stateful, true)), pod("b", "node-b", replicaOf(stateful, true))},
+			objects: []client.Object{of(2), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")), pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered"))},
 			want:    []string{"a"},
 		},
 		{
 			name:    "one that is missing a pod",
-			objects: []client.Object{ordered, of(3), pod("a", "node-a", replicaOf(stateful, true)), pod("b", "node-b", replicaOf(stateful, true))},
+			objects: []client.Object{of(3), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")), pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered"))},
 		},
 		{
 			name: "one with a volume that is still attached to the node that its pod has left",
 			objects: []client.Object{
-				ordered, of(2), pvc, attachment("va", "node-c", "pv-0"), pod("a", "node-a", replicaOf(stateful, true)),
-				pod("b", "node-b", replicaOf(stateful, true), mounting("data-0")),
+				of(2), pvc, attachment("va", "node-c", "pv-0"), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")),
+				pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered"), mounting("data-0")),
 			},
 		},
 		{
 			name: "one with volumes where its pods are",
 			objects: []client.Object{
-				ordered, of(2), pvc, attachment("va", "node-b", "pv-0"), pod("a", "node-a", replicaOf(stateful, true)),
-				pod("b", "node-b", replicaOf(stateful, true), mounting("data-0")),
+				of(2), pvc, attachment("va", "node-b", "pv-0"), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")),
+				pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered"), mounting("data-0")),
 			},
 			want: []string{"a"},
 		},
 		{
 			name:    "a word that is no mode has no effect, and is reported",
-			objects: []client.Object{pod("a", "node-a", replicaOf(set, true), drainedAs("Slowly")), pod("b", "node-b", replicaOf(set, false))},
+			objects: []client.Object{pod("a", "node-a", replicaOf(set, true), drainedAs("Slowly")), pod("b", "node-b", replicaOf(set, false), drainedAs("Slowly"))},
 			want:    []string{"a"},
 			event: `Warning InvalidAnnotation The pod is drained as without it: ` +
 				`annotation dovetail.sh/drain: "Slowly" is none of [Ordered Surge]`,

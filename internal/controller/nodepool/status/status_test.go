@@ -120,13 +120,13 @@ func TestAnnotationsWithoutEffectAreNamed(t *testing.T) {
 }
 
 func TestDrainModesWithoutEffectAreNamed(t *testing.T) {
-	for modes, want := range map[string]bool{"Ordered": false, "Ordered,SurgeSingletons": false, "Surge": true} {
+	for modes, want := range map[string]bool{"SurgeSingletons": false, "Surge": true} {
 		f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) {
 			p.Annotations = map[string]string{karpv1.AnnotationDrain: modes}
 		}))
 		f.Reconcile(reconciler(f), "general")
 		events := strings.Join(f.RecordedEvents(), "\n")
-		const text = `InvalidAnnotation Pods leave nodes as without it: annotation dovetail.sh/drain: "Surge" is none of [Ordered SurgeSingletons]`
+		const text = `InvalidAnnotation Pods leave nodes as without it: annotation dovetail.sh/drain: "Surge" is none of [SurgeSingletons]`
 		if strings.Contains(events, text) != want {
 			t.Errorf("%s: events %s", modes, events)
 		}

@@ -28,9 +28,11 @@ type requests struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*endpoint
 	started bool
-	sent    map[string]int
-	failed  map[string]int
-	turn    int
+	// up are the services that clients know a pod of: before that, nobody sends them a request.
+	up     map[string]bool
+	sent   map[string]int
+	failed map[string]int
+	turn   int
 	// why are the first failures of services that must have none, in words.
 	why []string
 }
@@ -44,7 +46,7 @@ type endpoint struct {
 }
 
 func newRequests() *requests {
-	return &requests{pods: map[types.UID]*endpoint{}, sent: map[string]int{}, failed: map[string]int{}}
+	return &requests{pods: map[types.UID]*endpoint{}, up: map[string]bool{}, sent: map[string]int{}, failed: map[string]int{}}
 }
 
 // observe follows the pods.
@@ -119,6 +121,9 @@ func (r *requests) send(now time.Time) {
 	}
 	r.turn++
 	for app := range r.sent {
+		if r.up[app] = r.up[app] || len(known[app]) > 0; !r.up[app] {
+			continue
+		}
 		r.sent[app]++
 		why := ""
 		if endpoints := known[app]; len(endpoints) == 0 {

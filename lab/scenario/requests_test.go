@@ -66,11 +66,10 @@ func TestRequests(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRequests()
-				r.observe(served("a", true), false)
-				time.Sleep(2 * time.Second)
 				r.begin(web)
 				go r.run(t.Context())
-				time.Sleep(requestInterval / 2) // between two requests
+				r.observe(served("a", true), false) // no request before clients know it
+				time.Sleep(2*time.Second + requestInterval/2)
 				tt.moves(r)
 				r.end()
 				if sent, failed := r.count(web); failed != tt.want || sent == 0 {

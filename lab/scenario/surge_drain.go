@@ -75,7 +75,7 @@ func surgeDrain(fleet int) Scenario {
 	}
 	return Scenario{
 		Name:    "surge-drain",
-		Summary: fmt.Sprintf("all nodes are replaced under %d services: no request fails where a service has replicas, or its owner has opted in", n),
+		Summary: fmt.Sprintf("all nodes are replaced under %d services: no request fails where one has replicas, or its owner has opted in", n),
 		Long:    true,
 		Background: func(ctx context.Context, _ *World) error {
 			s.requests.run(ctx)

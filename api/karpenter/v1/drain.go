@@ -11,8 +11,8 @@ const (
 	// AnnotationDrain states how pods leave a Node: on a NodePool for the pods of its Nodes, on a pod, by the pod template of its owner, for
 	// that pod, on a Deployment for its pods. Its value is a list of DrainModes with commas. Without it, pods leave as they do with Karpenter.
 	AnnotationDrain = "dovetail.sh/drain"
-	// AnnotationExpectedDuration, on a pod that completes by itself, is how long it runs from its start on, such as 20m. A drain waits for a pod
-	// that is almost done.
+	// AnnotationExpectedDuration, on a pod that completes by itself, is how long it runs from its start on, such as 20m. A drain waits for a
+	// pod that is almost done.
 	AnnotationExpectedDuration = "dovetail.sh/expected-duration"
 )
 

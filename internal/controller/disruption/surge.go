@@ -104,7 +104,8 @@ func (q *Queue) optedIn(ctx context.Context, pool *karpv1.NodePool, pod *corev1.
 	return d, nil
 }
 
-// podsOf returns the pods that a Deployment selects, from the API server: the cache has no index of them, and few Deployments are restarted.
+// podsOf returns the pods that a Deployment selects, from the API server: the cache has no index of them, and few Deployments are
+// restarted.
 func (q *Queue) podsOf(ctx context.Context, d *appsv1.Deployment) (out []*corev1.Pod, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
@@ -177,8 +178,8 @@ func (q *Queue) readSurges(ctx context.Context, c *inflight.Command) error {
 // DefaultSurgeTimeout is for commands that an earlier process has started with a restart, if this one starts none.
 const DefaultSurgeTimeout = 10 * time.Minute
 
-// exclusive returns the name of a PersistentVolumeClaim of a Deployment that only pods of one node can use; empty if there is none. One that
-// does not exist yet counts as none.
+// exclusive returns the name of a PersistentVolumeClaim of a Deployment that only pods of one node can use; empty if there is none. One
+// that does not exist yet counts as none.
 func (q *Queue) exclusive(ctx context.Context, d *appsv1.Deployment) (string, error) {
 	for _, v := range d.Spec.Template.Spec.Volumes {
 		if v.PersistentVolumeClaim == nil {

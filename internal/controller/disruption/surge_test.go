@@ -35,7 +35,9 @@ func singleton(node string, modes string, change ...func(*appsv1.Deployment)) []
 		c(d)
 	}
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "set"}}
-	set.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "deployment", Controller: new(true)}}
+	set.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "deployment", Controller: new(true)},
+	}
 	return []client.Object{d, set, controllertest.Pod("web-1-a", node, requestsCPU("1500m"), ofDeployment("1"))}
 }
 
@@ -238,7 +240,8 @@ func TestRestartThatIsNotAllowed(t *testing.T) {
 	if len(deletingClaims(f)) != 1 {
 		t.Error("the node stays")
 	}
-	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "SurgeImpossible") || !strings.Contains(said, "settings.surgeDrain") {
+	said := strings.Join(f.RecordedEvents(), "\n")
+	if !strings.Contains(said, "SurgeImpossible") || !strings.Contains(said, "settings.surgeDrain") {
 		t.Errorf("events\n%s", said)
 	}
 }

@@ -39,7 +39,10 @@ func TestHowLongADrainTakes(t *testing.T) {
 			want: 30*time.Second + 45*time.Second + 30*time.Second + 5*time.Second,
 		},
 		{name: "a pod that shuts down", node: drain.Node{Pods: build([]pod{{name: "a", deleted: 7 * time.Second}})}, want: 12 * time.Second},
-		{name: "pods that stay to the end", node: drain.Node{Pods: build([]pod{{name: "a", mirror: true, grace: minute}})}, want: 5 * time.Second},
+		{
+			name: "pods that stay to the end", node: drain.Node{Pods: build([]pod{{name: "a", mirror: true, grace: minute}})},
+			want: 5 * time.Second,
+		},
 		{
 			name: "a budget that allows two of three", node: drain.Node{Pods: build([]pod{web, web, web}), Budgets: allowing(2)},
 			want: minute + 5*time.Second,
@@ -60,7 +63,10 @@ func TestHowLongADrainTakes(t *testing.T) {
 			name: "protected, with a deadline",
 			node: drain.Node{Pods: build([]pod{{name: "job", keep: "true"}}), Deadline: at(4 * minute)}, want: 4 * minute,
 		},
-		{name: "a deadline that is far away", node: drain.Node{Pods: build([]pod{slow}), Deadline: at(time.Hour)}, want: 2*minute + 5*time.Second},
+		{
+			name: "a deadline that is far away", node: drain.Node{Pods: build([]pod{slow}), Deadline: at(time.Hour)},
+			want: 2*minute + 5*time.Second,
+		},
 		{name: "a deadline that has passed", node: drain.Node{Pods: build([]pod{slow}), Deadline: at(-minute)}},
 		{
 			name: "one after the other",

@@ -190,5 +190,6 @@ func (s *Surge) idle() bool {
 		replicas = *d.Spec.Replicas
 	}
 	st := &d.Status
-	return st.ObservedGeneration >= d.Generation && st.UpdatedReplicas == replicas && st.Replicas == replicas && st.AvailableReplicas == replicas
+	observed := st.ObservedGeneration >= d.Generation
+	return observed && st.UpdatedReplicas == replicas && st.Replicas == replicas && st.AvailableReplicas == replicas
 }

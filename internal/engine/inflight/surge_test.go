@@ -215,8 +215,9 @@ func TestACommandRestartsBeforeItDeletes(t *testing.T) {
 		},
 		{name: "without replacements, too", surges: []inflight.Surge{singleton()}, want: inflight.Step{Action: inflight.Restart}},
 		{
-			name: "the first wait that is over", surges: []inflight.Surge{singleton(restarted(2 * time.Minute)), singleton(restarted(3 * time.Minute))},
-			want: inflight.Step{Action: inflight.Restart, Until: now.Add(8 * time.Minute)},
+			name:   "the first wait that is over",
+			surges: []inflight.Surge{singleton(restarted(2 * time.Minute)), singleton(restarted(3 * time.Minute))},
+			want:   inflight.Step{Action: inflight.Restart, Until: now.Add(8 * time.Minute)},
 		},
 		{name: "all are done", surges: []inflight.Surge{done}, want: inflight.Step{Action: inflight.Delete}},
 		{

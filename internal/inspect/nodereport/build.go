@@ -202,6 +202,9 @@ func (b *builder) leaving() (Verdict, bool) {
 		return Verdict{}, false
 	case deleting || b.n.InstanceTerminating:
 		return Verdict{Leaving, cmp.Or(reason, "Deleted"), "is being removed" + because + b.drain()}, true
+	case has && b.restarting(&command) != "":
+		text := fmt.Sprintf("is about to be removed%s, once %s has a Ready pod elsewhere", because, b.restarting(&command))
+		return Verdict{Leaving, reason, text}, true
 	case has && len(command.Replacements) > 0:
 		waiting := b.replacements(&command)
 		return Verdict{Leaving, reason, fmt.Sprintf("is being replaced%s, and goes once %s initialized", because, waiting)}, true

@@ -3,6 +3,7 @@ package nodereport
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,6 +94,21 @@ func (b *builder) forecast() *Drain {
 		out.Endless = append(out.Endless, podName(w.Pod)+kept[w.Why])
 	}
 	return out
+}
+
+// restarting names the Deployments that are restarted before the node goes, with the first; empty if there is none, or if the command
+// has not come to that.
+func (b *builder) restarting(command *karpv1.DisruptionCommand) string {
+	var names []string
+	for _, s := range command.Surges {
+		if s.Began != nil && !s.GaveUp {
+			names = append(names, "Deployment "+s.Namespace+"/"+s.Name)
+		}
+	}
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return fmt.Sprintf("each of %s and %d more", names[0], len(names)-1)
 }
 
 // order is what the order of the node's pods depends on, as far as the state shows it.

@@ -48,6 +48,44 @@ func TestHowLongADrainWouldTake(t *testing.T) {
 	}
 }
 
+// A node that waits for the restart of a Deployment names it.
+func TestNodeThatWaitsForARestart(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		surges []karpv1.Surge
+		want   string
+	}{
+		{
+			"one",
+			[]karpv1.Surge{{Namespace: "shop", Name: "web", Began: &metav1.Time{Time: now}}},
+			"is about to be removed because it drifted, once Deployment shop/web has a Ready pod elsewhere",
+		},
+		{
+			"two",
+			[]karpv1.Surge{
+				{Namespace: "shop", Name: "web", Began: &metav1.Time{Time: now}}, {Namespace: "shop", Name: "api", Began: &metav1.Time{Time: now}},
+			},
+			"is about to be removed because it drifted, once each of Deployment shop/web and 1 more has a Ready pod elsewhere",
+		},
+		{
+			"given up",
+			[]karpv1.Surge{{Namespace: "shop", Name: "web", Began: &metav1.Time{Time: now}, GaveUp: true}},
+			"is about to be removed because it drifted",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := lone()
+			record := karpv1.DisruptionCommand{ID: "d-1", Reason: karpv1.DisruptionDrifted, Candidates: []string{w.claim().Name}, Surges: tt.surges}
+			if err := w.claim().SetDisruptionCommand(&record); err != nil {
+				t.Fatal(err)
+			}
+			if text := explained(t, w).Verdict.Text; !strings.HasSuffix(text, tt.want) {
+				t.Errorf("got  %s\nwant %s", text, tt.want)
+			}
+		})
+	}
+}
+
 // A node that is being removed reports what its drain waits for, as the controller decides it.
 func TestWhatADrainWaitsFor(t *testing.T) {
 	daemon := func(w *world) {

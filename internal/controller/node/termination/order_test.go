@@ -79,13 +79,19 @@ func TestOrderOfEvictions(t *testing.T) {
 			},
 		},
 		{
-			name:    "a StatefulSet with all pods",
-			objects: []client.Object{of(2), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")), pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered"))},
-			want:    []string{"a"},
+			name: "a StatefulSet with all pods",
+			objects: []client.Object{
+				of(2), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")),
+				pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered")),
+			},
+			want: []string{"a"},
 		},
 		{
-			name:    "one that is missing a pod",
-			objects: []client.Object{of(3), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")), pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered"))},
+			name: "one that is missing a pod",
+			objects: []client.Object{
+				of(3), pod("a", "node-a", replicaOf(stateful, true), drainedAs("Ordered")),
+				pod("b", "node-b", replicaOf(stateful, true), drainedAs("Ordered")),
+			},
 		},
 		{
 			name: "one with a volume that is still attached to the node that its pod has left",
@@ -103,9 +109,11 @@ func TestOrderOfEvictions(t *testing.T) {
 			want: []string{"a"},
 		},
 		{
-			name:    "a word that is no mode has no effect, and is reported",
-			objects: []client.Object{pod("a", "node-a", replicaOf(set, true), drainedAs("Slowly")), pod("b", "node-b", replicaOf(set, false), drainedAs("Slowly"))},
-			want:    []string{"a"},
+			name: "a word that is no mode has no effect, and is reported",
+			objects: []client.Object{
+				pod("a", "node-a", replicaOf(set, true), drainedAs("Slowly")), pod("b", "node-b", replicaOf(set, false), drainedAs("Slowly")),
+			},
+			want: []string{"a"},
 			event: `Warning InvalidAnnotation The pod is drained as without it: ` +
 				`annotation dovetail.sh/drain: "Slowly" is none of [Ordered Surge]`,
 		},

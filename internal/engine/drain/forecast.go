@@ -19,7 +19,7 @@ type Forecast struct {
 	Endless []Wait
 }
 
-// longestForecast is the longest time of one pod that counts: sums of longer ones would wrap around, and tell people no more.
+// longestForecast is the longest time of one pod that counts: sums of longer ones would wrap around.
 const longestForecast = 10 * 24 * time.Hour
 
 // defaultGrace is the grace period that the API server gives to pods without one.

@@ -403,6 +403,11 @@ export interface NodereportBlocker {
   until?: string | null;
 }
 
+export interface NodereportDrain {
+  longestSeconds: number;
+  endless: string[] | null;
+}
+
 export interface NodereportExcluded {
   instanceType: string;
   hourlyCost: number;
@@ -478,6 +483,7 @@ export interface NodereportReport {
   blockers: NodereportBlocker[] | null;
   drift?: DriftedDrift | null;
   removal?: NodereportRemoval | null;
+  drain?: NodereportDrain | null;
   pods: NodereportPod[] | null;
   computing?: boolean;
   prices: string;

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -21,6 +22,7 @@ const (
 	claimInstanceID = "status.instanceID"
 	podNodeName     = "spec.nodeName"
 	podWaiting      = "dovetail.waiting"
+	podOrdered      = "dovetail.ordered"
 	claimCommand    = "dovetail.command"
 )
 
@@ -34,6 +36,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.Node{}, nodeProviderID, func(o client.Object) string { return o.(*corev1.Node).Spec.ProviderID }},
 		{&corev1.Pod{}, podNodeName, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
 		{&corev1.Pod{}, podWaiting, waitingKey},
+		{&corev1.Pod{}, podOrdered, orderedKey},
 		{&karpv1.NodeClaim{}, claimProviderID, func(o client.Object) string { return o.(*karpv1.NodeClaim).Status.ProviderID }},
 		{&karpv1.NodeClaim{}, claimInstanceID, func(o client.Object) string { return instanceID(o.(*karpv1.NodeClaim).Status.ProviderID) }},
 		{&karpv1.NodeClaim{}, claimCommand, func(o client.Object) string { return CommandOf(o.(*karpv1.NodeClaim)) }},
@@ -59,6 +62,26 @@ func waitingKey(o client.Object) string {
 		return uidKey(pod.UID)
 	}
 	return ""
+}
+
+// orderedKey is the UID of the owner of a pod with the annotation dovetail.sh/drain; empty for the others, so that the index takes nothing
+// where nobody uses it.
+func orderedKey(o client.Object) string {
+	_, annotated := o.GetAnnotations()[karpv1.AnnotationDrain]
+	if owner := metav1.GetControllerOfNoCopy(o); annotated && owner != nil {
+		return string(owner.UID)
+	}
+	return ""
+}
+
+// SharedSiblings returns the pods of an owner that have the annotation dovetail.sh/drain. They are shared with the cache and must not be
+// changed.
+func SharedSiblings(ctx context.Context, r client.Reader, owner types.UID) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy, client.MatchingFields{podOrdered: string(owner)}); err != nil {
+		return nil, err
+	}
+	return pointers(list.Items), nil
 }
 
 // uidKey has 4,096 values for the UIDs of an API server, which are random.

@@ -47,6 +47,9 @@ func (a *assembly) wireDisruption() error {
 		Live: live, State: a.state, Breaker: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
 		Recorder: a.recorder,
 	}
+	if a.settings.SurgeDrain {
+		queue.SurgeTimeout = a.settings.SurgeTimeout
+	}
 	loop := &disruption.Loop{
 		Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: a.pauses,
 		StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),

@@ -120,6 +120,11 @@ func (s *Settings) bindNodes(b *binder) {
 	b.text(&s.MaxForcedExpirations, "max-forced-expirations", "10%",
 		"how many expired nodes of a NodePool with the annotation dovetail.sh/expiration are deleted in a minute, whatever its budgets allow: a "+
 			"number, or a share of its nodes; 0 for no limit")
+	b.boolean(&s.SurgeDrain, "surge-drain", false,
+		"restart Deployments with the annotation dovetail.sh/drain on another node before the node of their only pod goes; needs the right to "+
+			"patch Deployments")
+	b.duration(&s.SurgeTimeout, "surge-timeout", 10*time.Minute,
+		"with --surge-drain: how long a restart, or the rollout before it, may take before the pod is evicted")
 	b.duration(&s.StartupTaintGracePeriod, "startup-taint-grace-period", time.Minute,
 		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
 	b.boolean(&s.RepairStaleTaints, "repair-stale-taints", true,

@@ -91,6 +91,10 @@ type Settings struct {
 	// MaxForcedExpirations limits how many expired nodes of a pool with the annotation dovetail.sh/expiration are deleted in a minute: a
 	// number, or a share of the pool.
 	MaxForcedExpirations string
+	// SurgeDrain permits to restart Deployments with the annotation dovetail.sh/drain before the node of their only pod goes. SurgeTimeout
+	// states how long a restart may take.
+	SurgeDrain   bool
+	SurgeTimeout time.Duration
 	// StartupTaintGracePeriod states how long a startup taint may stay, or a node be not Ready, before an event reports it and the node no
 	// longer counts as in-flight capacity.
 	StartupTaintGracePeriod time.Duration

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -34,11 +36,17 @@ func WithKills(s Scenario, seed uint64) Scenario {
 			return step.Run(ctx, w)
 		}
 	}
+	own := s.Background
 	s.Background = func(ctx context.Context, w *World) error {
 		for _, c := range w.Clusters {
 			c.RestartControllerOnExit()
 		}
-		return killAtRandom(ctx, w, rand.New(rand.NewPCG(seed, 0x4b111)), &paused)
+		group, alive := errgroup.WithContext(ctx)
+		if own != nil {
+			group.Go(func() error { return own(alive, w) })
+		}
+		group.Go(func() error { return killAtRandom(alive, w, rand.New(rand.NewPCG(seed, 0x4b111)), &paused) })
+		return group.Wait()
 	}
 	return s
 }

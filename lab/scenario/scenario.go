@@ -94,7 +94,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		csiDriverLate(), podNominatedStale(), localStorage(), schedulerAgrees(m), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), softExpiry(),
 		blastRadius(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), nodeLifecycle(), spotInterruption(),
-		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
+		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), surgeDrain(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
 	all = append(all, append(awsDown(), apiServerDown(fleet))...)

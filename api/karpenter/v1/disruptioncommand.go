@@ -39,6 +39,8 @@ type DisruptionCommand struct {
 	Replacements []string `json:"replacements,omitempty"`
 	// Bound of the drain from the deletion of a candidate on, unless its own terminationGracePeriod is shorter.
 	Bound *metav1.Duration `json:"bound,omitempty"`
+	// Surges are the Deployments with pods on the candidate's node that are restarted before it is deleted. They differ among candidates.
+	Surges []Surge `json:"surges,omitempty"`
 }
 
 // DisruptionCommand returns the command that the claim is a candidate of; false if there is none. An annotation that

@@ -108,8 +108,15 @@ func (l *Loop) startCommand(ctx context.Context, cmd *disrupt.Command, e karpv1.
 			return err
 		}
 	}
+	restarts, err := l.recordSurges(ctx, cmd, e)
+	if err != nil {
+		return err
+	}
 	if len(e.Replacements) == 0 {
 		l.nominate(cmd)
+		if restarts {
+			return nil // the queue goes on
+		}
 		return l.deleteCandidates(ctx, e)
 	}
 	if err := l.releasePods(ctx, e, moved); err != nil {

@@ -72,6 +72,8 @@ type Queue struct {
 	Jitter func() float64
 	// Recorder records what becomes of commands; nil records nothing.
 	Recorder *recorder.Recorder
+	// SurgeTimeout is how long the restart of a Deployment may take that moves its only pod; 0 restarts none.
+	SurgeTimeout time.Duration
 
 	// memory is what passes remember. The Queue reports to it what became of commands.
 	memory memory
@@ -170,6 +172,9 @@ func (q *Queue) read(ctx context.Context, id string) (inflight.Command, error) {
 	if c.Replacements, err = q.replacements(ctx, &c.Record); err != nil {
 		return c, err
 	}
+	if err := q.readSurges(ctx, &c); err != nil {
+		return c, err
+	}
 	c.Created, c.Timeout, c.Paused = q.allReplacementsCreated(id), q.timeout(ctx), q.paused(ctx, &c)
 	return c, nil
 }
@@ -191,6 +196,8 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	switch {
 	case step.Action == inflight.CleanUp:
 		return reconcile.Result{}, q.cleanUpReplacements(ctx, req.Name)
+	case step.Action == inflight.Restart:
+		return reconcile.Result{RequeueAfter: surgePollInterval}, q.surge(ctx, c)
 	case step.Action == inflight.Delete:
 		return reconcile.Result{}, q.deleteCandidates(ctx, c)
 	case step.Failed > 0:

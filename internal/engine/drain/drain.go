@@ -28,6 +28,10 @@ type Node struct {
 	Since *time.Time
 	// Interrupted is true if EC2 reclaims the instance within minutes.
 	Interrupted bool
+	// Broken is true for a node that is replaced since it does not work: its pods serve nobody.
+	Broken bool
+	// Order has pods leave one after the other.
+	Order Order
 	// Volumes are those that have to be detached before the instance terminates; see HoldsInstance.
 	Volumes Volumes
 	// Reboot is true for a node that comes back with its volumes: no daemon waits until they are detached.
@@ -64,6 +68,7 @@ func Of(claim *karpv1.NodeClaim, pods []*corev1.Pod, now time.Time) Node {
 	why, _ := condition.Get(claim, karpv1.ConditionDisruptionReason)
 	out.Interrupted = why.Status == metav1.ConditionTrue &&
 		(why.Reason == karpv1.ReasonSpotInterrupted || why.Reason == karpv1.ReasonReservationInterrupted)
+	out.Broken = why.Status == metav1.ConditionTrue && why.Reason == string(karpv1.DisruptionUnhealthy)
 	return out
 }
 
@@ -131,7 +136,7 @@ func Next(n Node, now time.Time) Step {
 }
 
 // leave decides how pods leave. They do in four tiers, and each tier waits for the one before: applications, daemons, critical
-// applications, critical daemons. Pods at their deadline are in no tier.
+// applications, critical daemons. Pods at their deadline are in no tier. Within a tier, pods leave as Order states.
 func (n *Node) leave(pods []*corev1.Pod, now time.Time) (out Step) {
 	var waiting []*corev1.Pod
 	var tiers [4][]*corev1.Pod
@@ -152,10 +157,13 @@ func (n *Node) leave(pods []*corev1.Pod, now time.Time) (out Step) {
 	atOnce := func(p *corev1.Pod) bool { return n.Interrupted && hasVolume(p) }
 	out.Waits = make([]Wait, 0, len(waiting))
 	for _, p := range waiting {
-		w := n.wait(p, tier(p) == first || atOnce(p), now)
+		w, stays := n.wait(p, tier(p) == first || atOnce(p), now)
 		out.Waits, out.Until = append(out.Waits, w), earliest(out.Until, w.Until)
 		if atOnce(p) && w.Why != AtDeadline {
 			out.Evict = append(out.Evict, p)
+		}
+		if stays {
+			tiers[first] = slices.DeleteFunc(tiers[first], func(o *corev1.Pod) bool { return o == p })
 		}
 	}
 	if first >= 0 {

@@ -31,33 +31,46 @@ const (
 	Later Why = "Later"
 	// Protected: the pod has the annotation karpenter.sh/do-not-disrupt.
 	Protected Why = "Protected"
+	// SiblingsNotReady: other pods of the same owner are not Ready, or leave first.
+	SiblingsNotReady Why = "SiblingsNotReady"
+	// Finishing: the pod completes by itself soon.
+	Finishing Why = "Finishing"
 	// BudgetBlocks: a PodDisruptionBudget allows no eviction of the pod, or more than one selects it.
 	BudgetBlocks Why = "BudgetBlocks"
 	// Evictable: nothing that is known keeps the pod from being evicted now.
 	Evictable Why = "Evictable"
 )
 
-// wait is the wait for a pod that the node waits for. leaves is true for a pod of Step.Evict.
-func (n *Node) wait(p *corev1.Pod, leaves bool, now time.Time) Wait {
-	w := Wait{Pod: p, Until: forcedAt(p, n.Deadline)}
-	protection, ends := snapshot.DoNotDisrupt(p, now)
-	switch {
-	case p.DeletionTimestamp != nil:
+// wait is the wait for a pod that the node waits for. next is true for a pod of the current tier; it stays if it is held back.
+func (n *Node) wait(p *corev1.Pod, next bool, now time.Time) (w Wait, stays bool) {
+	w = Wait{Pod: p, Until: forcedAt(p, n.Deadline)}
+	if p.DeletionTimestamp != nil {
 		if w.Why, w.Until = Terminating, p.DeletionTimestamp.Add(stuckPodTimeout+justAfter); Overdue(p, n.Deadline, now) {
 			w.Why = AtDeadline
 		}
+		return w, false
+	}
+	switch {
 	case Overdue(p, n.Deadline, now):
 		w.Why, w.Until = AtDeadline, time.Time{}
-	case !leaves:
+		return w, false
+	case !next:
 		w.Why = Later
+		return w, false
+	}
+	held := n.held(p, now)
+	w.Until = earliest(w.Until, held.until)
+	switch protection, ends := snapshot.DoNotDisrupt(p, now); {
 	case protection.Blocks():
 		w.Why, w.Until = Protected, earliest(w.Until, ends)
+	case held.why != "":
+		w.Why = held.why
 	case n.budgetBlocks(p):
 		w.Why = BudgetBlocks
 	default:
 		w.Why = Evictable
 	}
-	return w
+	return w, held.why != ""
 }
 
 // budgetBlocks reports whether the eviction API refuses to evict a pod, as far as budgets are known.

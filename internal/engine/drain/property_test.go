@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -36,7 +38,62 @@ func randomPods(t *rapid.T) (out []*corev1.Pod) {
 		if rapid.IntRange(0, 2).Draw(t, "terminating") == 0 {
 			p.deleted = seconds(t, "ends", -70, 700)
 		}
-		out = append(out, p.build())
+		built := p.build()
+		if !p.daemon && !p.mirror {
+			randomOwner(t, built)
+		}
+		out = append(out, built)
+	}
+	return out
+}
+
+// randomOwner gives a pod an owner, or none, and an end that is near, or not.
+func randomOwner(t *rapid.T, p *corev1.Pod) {
+	p.UID, p.Spec.NodeName = types.UID(p.Name), "here"
+	kind := rapid.SampledFrom([]string{"", "ReplicaSet", "StatefulSet", "Job"}).Draw(t, "owner")
+	if kind == "" {
+		return
+	}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, UID: types.UID(kind), Controller: new(true)}}
+	if rapid.Bool().Draw(t, "ordered") {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, karpv1.AnnotationDrain, "Ordered")
+	}
+	if rapid.Bool().Draw(t, "ready") {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	if kind == "Job" {
+		p.Spec.RestartPolicy = corev1.RestartPolicyNever
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, karpv1.AnnotationExpectedDuration,
+			rapid.SampledFrom([]string{"1h", "61m", "5h", "soon"}).Draw(t, "duration"))
+	}
+}
+
+// randomOrder has pods of both kinds of owners elsewhere.
+func randomOrder(t *rapid.T, pods []*corev1.Pod) drain.Order {
+	out := drain.Order{Owners: map[types.UID]drain.Owner{}, Leaving: map[string]bool{"here": true}}
+	out.Leaving["other"] = rapid.Bool().Draw(t, "the other node leaves")
+	for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
+		owner := drain.Owner{Stateful: kind == "StatefulSet", Attached: rapid.Bool().Draw(t, "attached")}
+		for _, p := range pods {
+			if len(p.OwnerReferences) > 0 && p.OwnerReferences[0].Kind == kind {
+				owner.Pods = append(owner.Pods, p)
+			}
+		}
+		for i := range rapid.IntRange(0, 3).Draw(t, "elsewhere") {
+			p := pod{
+				name: "c" + string(rune('a'+i)), grace: 30 * time.Second, keep: rapid.SampledFrom([]string{"", "61m"}).Draw(t, "keep elsewhere"),
+			}
+			if rapid.IntRange(0, 2).Draw(t, "terminating elsewhere") == 0 {
+				p.deleted = seconds(t, "ends elsewhere", 20, 31)
+			}
+			built := p.build()
+			randomOwner(t, built)
+			if built.Spec.NodeName = "other"; built.DeletionTimestamp != nil {
+				built.DeletionGracePeriodSeconds = built.Spec.TerminationGracePeriodSeconds
+			}
+			owner.Pods = append(owner.Pods, built)
+		}
+		out.Owners[types.UID(kind)] = owner
 	}
 	return out
 }
@@ -51,7 +108,11 @@ func randomNode(t *rapid.T) drain.Node {
 	}
 	if rapid.Bool().Draw(t, "began") {
 		n.Since = at(seconds(t, "since", -7, 0))
+		if rapid.Bool().Draw(t, "waits") {
+			n.Since = at(seconds(t, "waits since", -301, -299))
+		}
 	}
+	n.Order = randomOrder(t, n.Pods)
 	return n
 }
 
@@ -106,7 +167,9 @@ func TestAStepKeepsTheRules(t *testing.T) {
 		}
 		for _, w := range step.Waits {
 			leaves, deleted := slices.Contains(step.Evict, w.Pod), slices.Contains(step.Delete, w.Pod)
-			if later := !leaves && !deleted && w.Pod.DeletionTimestamp == nil; leaves && deleted || later != (w.Why == drain.Later) {
+			held := w.Why == drain.SiblingsNotReady || w.Why == drain.Finishing || w.Why == drain.Protected
+			if later := !leaves && !deleted && w.Pod.DeletionTimestamp == nil; leaves && deleted || later && w.Why != drain.Later && !held ||
+				leaves && (w.Why == drain.Later || held && w.Why != drain.Protected) {
 				t.Errorf("%s is evicted %v, deleted %v, and waited for as %s", w.Pod.Name, leaves, deleted, w.Why)
 			}
 		}
@@ -129,7 +192,7 @@ func TestAStepKeepsTheRules(t *testing.T) {
 func TestReasonsAgreeWithActions(t *testing.T) {
 	actions := map[drain.Why][]drain.Action{
 		drain.AtDeadline: {drain.Delete}, drain.Terminating: {drain.Nothing}, drain.Protected: {drain.Keep}, drain.Evictable: {drain.Evict},
-		drain.Later: {drain.Evict, drain.Keep},
+		drain.Later: {drain.Evict, drain.Keep}, drain.SiblingsNotReady: {drain.Evict}, drain.Finishing: {drain.Evict},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		n := randomNode(t)

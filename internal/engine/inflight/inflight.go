@@ -22,6 +22,8 @@ type Command struct {
 	Created bool
 	// Paused is why the breaker has paused such commands in one of Pools since this one started; empty if it has not.
 	Paused string
+	// Surges are the Deployments that are restarted before the candidates are deleted.
+	Surges []Surge
 	// Timeout is how long the replacements may take; see the function.
 	Timeout time.Duration
 }
@@ -115,6 +117,8 @@ const (
 	CleanUp Action = "CleanUp"
 	// Wait for the replacements.
 	Wait Action = "Wait"
+	// Restart the Surges that are not done.
+	Restart Action = "Restart"
 	// Delete the candidates.
 	Delete Action = "Delete"
 	// RollBack as Undo states.
@@ -126,11 +130,28 @@ type Step struct {
 	Action Action
 	// Why is the reason of a rollback.
 	Why Why
-	// Failed counts the replacements that did not come up. It is 0 if that is not the reason of a rollback: nothing is known against
-	// another attempt.
+	// Failed counts the replacements that did not come up, or is 1 if a restart failed. It is 0 if neither is the reason of a rollback:
+	// nothing is known against another attempt.
 	Failed int
-	// Until is when time alone changes a wait.
+	// Until is when time alone changes a wait, or what the Surges wait for.
 	Until time.Time
+}
+
+// restart decides about a command that waits for nothing but its Surges.
+func (c *Command) restart(now time.Time) Step {
+	out := Step{Action: Delete}
+	for i := range c.Surges {
+		switch s := c.Surges[i].Next(now); {
+		case s.Action == SurgeFailed:
+			return Step{Action: RollBack, Why: Why{Code: RestartFailed, Deployment: c.Surges[i].name()}, Failed: 1}
+		case s.Action != SurgeDone:
+			out.Action = Restart
+			if !s.Until.IsZero() && (out.Until.IsZero() || s.Until.Before(out.Until)) {
+				out.Until = s.Until
+			}
+		}
+	}
+	return out
 }
 
 // Next decides what is done about a command now. A process that has started a command is not done before it has created the
@@ -151,7 +172,7 @@ func Next(c Command, now time.Time) Step {
 	switch {
 	case len(c.Candidates) == 0:
 		return Step{Action: CleanUp}
-	case len(c.Replacements) == 0:
+	case len(c.Replacements) == 0 && len(c.Surges) == 0:
 		// The process that decides to delete nodes without replacements does so at once. It has exited, so the decision
 		// is stale.
 		return Step{Action: RollBack, Why: Why{Code: NotCompleted}}
@@ -162,7 +183,7 @@ func Next(c Command, now time.Time) Step {
 	case missing != "":
 		failed.Why = Why{Code: Lost, Replacement: missing}
 	case ready == len(c.Replacements):
-		return Step{Action: Delete}
+		return c.restart(now)
 	case c.Paused != "" && len(c.Pools()) > 0:
 		failed.Why = Why{Code: Paused, Pause: c.Paused}
 	case !now.Before(ends):

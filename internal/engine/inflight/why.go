@@ -9,6 +9,8 @@ type Why struct {
 	Replacement string
 	// Of so many replacements so many were Ready in time.
 	Ready, Of int
+	// Deployment is the one that was restarted in vain, as namespace/name.
+	Deployment string
 	// Pause is the message of the breaker.
 	Pause string
 }
@@ -30,6 +32,8 @@ const (
 	Paused Code = "Paused"
 	// Late: replacements were not ready in time.
 	Late Code = "Late"
+	// RestartFailed: the next pod of a Deployment did not become Ready.
+	RestartFailed Code = "RestartFailed"
 )
 
 // String is the reason in words, for logs and recordings.
@@ -45,6 +49,8 @@ func (w Why) String() string {
 		return fmt.Sprintf("replacement %q was deleted", w.Replacement)
 	case Late:
 		return fmt.Sprintf("only %d of %d replacements were ready in time", w.Ready, w.Of)
+	case RestartFailed:
+		return fmt.Sprintf("the restart of Deployment %s, which was to move its pod, has failed", w.Deployment)
 	}
 	return w.Pause
 }

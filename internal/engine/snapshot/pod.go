@@ -399,6 +399,9 @@ func CurrentlyReschedulable(p *corev1.Pod, budgets []Budget, now time.Time) bool
 	return Reschedulable(p) && Disruptable(p, now) && !FullyBlocked(p, budgets, now)
 }
 
+// Ready reports whether the pod serves requests: its condition Ready is True.
+func Ready(p *corev1.Pod) bool { return podReady(p) == corev1.ConditionTrue }
+
 // podReady is the status of the pod's Ready condition, empty if it has none.
 func podReady(p *corev1.Pod) corev1.ConditionStatus {
 	for _, c := range p.Status.Conditions {

@@ -12,7 +12,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
-	"github.com/dovetail-k8s/dovetail/internal/engine/drain"
 	"github.com/dovetail-k8s/dovetail/internal/engine/inflight"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
@@ -83,13 +82,14 @@ func (b *builder) known(kind, name string) *Report {
 	}
 	r.Stages, r.Launch, r.Drift = b.stages(), b.launch(), drifted.Of(b.View, b.claim)
 	if v, leaving := b.leaving(); leaving {
-		r.Verdict = b.verdict(r, v)
+		r.Verdict, r.Drain = b.verdict(r, v), b.forecast()
 		return r
 	}
 	if v, starting := b.starting(); starting {
 		r.Verdict = b.verdict(r, v)
 		return r
 	}
+	r.Drain = b.forecast()
 	r.Computing, r.Verdict.Text = true, b.subject(r)+": whether it stays is being computed"
 	r.Blockers = append(b.nodeBlocks(), b.podBlocks()...)
 	return r
@@ -202,6 +202,9 @@ func (b *builder) leaving() (Verdict, bool) {
 		return Verdict{}, false
 	case deleting || b.n.InstanceTerminating:
 		return Verdict{Leaving, cmp.Or(reason, "Deleted"), "is being removed" + because + b.drain()}, true
+	case has && b.restarting(&command) != "":
+		text := fmt.Sprintf("is about to be removed%s, once %s has a Ready pod elsewhere", because, b.restarting(&command))
+		return Verdict{Leaving, reason, text}, true
 	case has && len(command.Replacements) > 0:
 		waiting := b.replacements(&command)
 		return Verdict{Leaving, reason, fmt.Sprintf("is being replaced%s, and goes once %s initialized", because, waiting)}, true
@@ -262,40 +265,6 @@ func (b *builder) replacements(command *karpv1.DisruptionCommand) string {
 		return "nodeclaim " + waiting[0] + " is"
 	}
 	return fmt.Sprintf("nodeclaim %s and %d more are", waiting[0], len(waiting)-1)
-}
-
-// drain returns what a node that is being removed waits for.
-func (b *builder) drain() string {
-	step := b.drainStep()
-	switch {
-	case step.Phase == drain.Detaching:
-		return "; it is drained, and its volumes are not detached yet"
-	case len(step.Waits) == 0 || step.Phase == drain.Done:
-		return "; it is drained, and its instance ends"
-	}
-	first := step.Waits[max(0, slices.IndexFunc(step.Waits, func(w drain.Wait) bool { return kept[w.Why] != "" }))]
-	out := fmt.Sprintf("; %s to evict yet, such as %s%s", report.Plural(len(step.Waits), "pod"), podName(first.Pod), kept[first.Why])
-	if at, err := b.claim.TerminationDeadline(); err == nil && at != nil {
-		out += fmt.Sprintf("; at %s they are deleted whatever protects them", report.Time(*at, b.now()))
-	}
-	return out
-}
-
-// kept is what keeps a pod from being evicted.
-var kept = map[drain.Why]string{
-	drain.Protected:    ", which its annotation " + karpv1.AnnotationDoNotDisrupt + " keeps",
-	drain.BudgetBlocks: ", which a PodDisruptionBudget keeps",
-}
-
-// drainStep is what the controller does next. Volumes that it has not reported are as good as detached.
-func (b *builder) drainStep() drain.Step {
-	bound := slices.DeleteFunc(slices.Clone(b.n.Pods), func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
-	n := drain.Of(b.claim, bound, b.now())
-	n.Budgets, n.Volumes = b.pdbs, drain.VolumesDetached
-	if c, known := condition.Get(b.claim, karpv1.ConditionVolumesDetached); known && c.Status != metav1.ConditionTrue {
-		n.Volumes = drain.VolumesAttached
-	}
-	return drain.Next(n, b.now())
 }
 
 // decide is the verdict on a node that is up, and not leaving.

@@ -64,7 +64,9 @@ type Report struct {
 	// Removal holds what would become of its pods; nil for a node that is not managed, in flight, of a static pool, or still empty
 	// and meant for pending pods.
 	Removal *Removal `json:"removal,omitempty"`
-	Pods    []Pod    `json:"pods"`
+	// Drain forecasts how long its pods need to leave; nil for a node that is not managed, or in flight.
+	Drain *Drain `json:"drain,omitempty"`
+	Pods  []Pod  `json:"pods"`
 	// Computing is true for a report of what is known without a plan. Its Verdict has no state then, its Blockers are those of the node and
 	// its pods, and Removal is nil.
 	Computing bool `json:"computing,omitempty"`

@@ -216,6 +216,9 @@ func (r *Report) remaining(p *report.Page) {
 		}
 		p.Item("%s", m.saved())
 	}
+	if r.Drain != nil && r.Verdict.State == Goes && len(m.Pods) > 0 {
+		p.Item("%s", r.Drain)
+	}
 	lines := moves(m.Pods)
 	for i, line := range lines {
 		if p.Width > 0 && i == podsShown {

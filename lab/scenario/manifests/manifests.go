@@ -57,6 +57,11 @@ const (
 	DisruptionPool = "disruption-pool.yaml"
 	// PatchNodeStatus lets the controller patch the status of Nodes.
 	PatchNodeStatus = "patch-node-status.yaml"
+	// PatchDeployments lets the controller patch Deployments.
+	PatchDeployments = "patch-deployments.yaml"
+	// Service is a Deployment of pods that serve for 5 s after their deletion. Variables: NAME, REPLICAS, and in JSON ANNOTATIONS,
+	// TEMPLATE_ANNOTATIONS.
+	Service = "service.yaml"
 	// PatchPods lets the controller patch pods.
 	PatchPods = "patch-pods.yaml"
 	// DisruptionWorkload are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; an instance of

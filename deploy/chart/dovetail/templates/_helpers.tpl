@@ -97,7 +97,7 @@ reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInte
 batchMaxDuration batchIdleDuration preferencePolicy minValuesPolicy ignoreDRARequests disableClusterStateObservability
 schedulerConfig kubeClientQPS kubeClientBurst enableProfiling disableControllerWarmup disableLeaderElection
 leaderElectionName leaderElectionNamespace
-shadow nodeOverheadCost preferenceCost validatePlans panicSnapshotDir recorderSize blastRadius maxForcedExpirations maxFailedReplacements startupTaintGracePeriod joinGracePeriod repairStaleTaints
+shadow nodeOverheadCost preferenceCost validatePlans panicSnapshotDir recorderSize blastRadius maxForcedExpirations maxFailedReplacements surgeDrain surgeTimeout startupTaintGracePeriod joinGracePeriod repairStaleTaints
 {{- end -}}
 
 {{/* Name of the environment variable of a setting. */}}

@@ -92,6 +92,7 @@ type termination struct {
 	claim    *karpv1.NodeClaim
 	deadline *time.Time
 	pods     []*corev1.Pod
+	order    drain.Order
 	volumes  drain.Volumes
 	// gone is true once the instance is known to have stopped.
 	gone bool
@@ -100,7 +101,7 @@ type termination struct {
 // next is the next step of the node's drain.
 func (t *termination) next(now time.Time) drain.Step {
 	n := drain.Of(t.claim, t.pods, now)
-	n.Volumes = t.volumes
+	n.Volumes, n.Order = t.volumes, t.order
 	return drain.Next(n, now)
 }
 
@@ -161,7 +162,10 @@ func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*termi
 				t.claim.Annotations[karpv1.AnnotationTerminationTimestamp])
 		}
 	}
-	t.pods, err = cluster.PodsOn(ctx, r.Client, node.Name)
+	if t.pods, err = cluster.PodsOn(ctx, r.Client, node.Name); err != nil {
+		return nil, err
+	}
+	t.order, err = r.order(ctx, t)
 	return t, err
 }
 

@@ -82,6 +82,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect",
 			"annotation %s: spec.replicas is set, and such a pool launches the same nodes again", karpv1.AnnotationReplaceDeferredResize)
 	}
+	if _, err := pool.Drain(); err != nil {
+		r.Events.WarnEvery(time.Hour, pool, "InvalidAnnotation", "Pods leave nodes as without it: %v", err)
+	}
 	if pool.Spec.Replicas != nil && !r.StaticCapacity {
 		r.Events.WarnEvery(
 			time.Hour,

@@ -119,6 +119,20 @@ func TestAnnotationsWithoutEffectAreNamed(t *testing.T) {
 	}
 }
 
+func TestDrainModesWithoutEffectAreNamed(t *testing.T) {
+	for modes, want := range map[string]bool{"SurgeSingletons": false, "Surge": true} {
+		f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) {
+			p.Annotations = map[string]string{karpv1.AnnotationDrain: modes}
+		}))
+		f.Reconcile(reconciler(f), "general")
+		events := strings.Join(f.RecordedEvents(), "\n")
+		const text = `InvalidAnnotation Pods leave nodes as without it: annotation dovetail.sh/drain: "Surge" is none of [SurgeSingletons]`
+		if strings.Contains(events, text) != want {
+			t.Errorf("%s: events %s", modes, events)
+		}
+	}
+}
+
 func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 	replicas := int64(2)
 	f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }))

@@ -125,7 +125,7 @@ func Read(pool *karpv1.NodePool) History {
 // earlier cause, and no claim in flight. It reports whether that changes the pool.
 func (b *History) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
 	before := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
-	if len(b.Reasons) == 0 && b.Soaks == nil && b.Since.IsZero() && !underWay {
+	if len(b.Reasons) == 0 && b.Soaks == nil && b.Since.IsZero() && b.Rollout == nil && b.Good == nil && !underWay {
 		delete(pool.Annotations, karpv1.AnnotationReplacementOutcomes)
 		return before != "", nil
 	}

@@ -1,0 +1,225 @@
+package breaker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+// canaries is rollout with two zones, in a pool with the annotation.
+func canaries(annotation string, fresh ...string) []client.Object {
+	objects := rollout(fresh...)
+	objects[0].SetAnnotations(map[string]string{karpv1.AnnotationRollout: annotation})
+	for i, o := range objects[2:] {
+		if strings.HasPrefix(o.GetName(), "old-") {
+			o.SetLabels(map[string]string{karpv1.LabelNodePool: "general", corev1.LabelTopologyZone: fmt.Sprint("zone-", i%2)})
+		}
+	}
+	return objects
+}
+
+// grow adds new nodes of the roll-out, initialized now.
+func grow(f *controllertest.Fixture, names ...string) {
+	for _, name := range names {
+		f.Do(f.API.Create(f.Context(), replacement(name, controllertest.Initialized, func(c *karpv1.NodeClaim) {
+			c.CreationTimestamp.Time = f.Clock
+			for i := range c.Status.Conditions {
+				c.Status.Conditions[i].LastTransitionTime = metav1.NewTime(f.Clock)
+			}
+		})))
+		f.Do(f.API.Create(f.Context(), controllertest.ReadyNode(name)))
+	}
+}
+
+func rolloutCondition(f *controllertest.Fixture) metav1.Condition {
+	pool := controllertest.Pool("general")
+	f.Get(pool)
+	c, _ := condition.Get(pool, karpv1.ConditionRollout)
+	return c
+}
+
+// starts returns how many replacements may start.
+func starts(t *testing.T, b *Breaker) int {
+	t.Helper()
+	limit, limited := b.Limit(t.Context(), "general", drifted)
+	if !limited {
+		return 1000
+	}
+	return limit.Starts
+}
+
+// Each wave is twice as large as the one before, and begins when all nodes have survived; another process goes on where one has stopped.
+func TestWavesDouble(t *testing.T) {
+	f := controllertest.New(t, canaries(`{"mode":"Canary","soak":"5m"}`)...)
+	r := reconciler(t, f, 2)
+	next := 0
+	for wave, want := range []int{2, 4, 8} {
+		f.Reconcile(r, "general")
+		b := New(f.API, Rules{Threshold: 2}, f.Now)
+		if got := starts(t, b); got != want {
+			t.Fatalf("%d may start in wave %d, want %d", got, wave+1, want)
+		}
+		if c := rolloutCondition(f); c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, fmt.Sprintf("wave %d of 4", wave+1)) {
+			t.Errorf("condition: %+v", c)
+		}
+		for range want {
+			grow(f, fmt.Sprint("new-", next))
+			next++
+		}
+		f.Reconcile(r, "general")
+		if got := starts(t, b); got != 0 {
+			t.Errorf("%d may start while wave %d soaks", got, wave+1)
+		}
+		if c := rolloutCondition(f); !strings.Contains(c.Message, "must stay healthy, with their pods, until "+f.Clock.Add(5*time.Minute).UTC().Format(time.RFC3339)) {
+			t.Errorf("condition: %+v", c)
+		}
+		f.Clock = f.Clock.Add(5*time.Minute - time.Second)
+		if got := starts(t, b); got != 0 {
+			t.Errorf("%d may start a second before wave %d is over", got, wave+1)
+		}
+		f.Clock = f.Clock.Add(time.Second)
+	}
+}
+
+// The first failure of a canary pauses, names what the node is, and is on the object for the next process.
+func TestACanaryThatFailsPauses(t *testing.T) {
+	f := controllertest.New(t, canaries("Canary")...)
+	r := reconciler(t, f, 2)
+	f.Reconcile(r, "general")
+	grow(f, "a", "b")
+	f.Clock = f.Clock.Add(4 * time.Minute)
+	fail(f, "a")
+	f.Clock = f.Clock.Add(30 * time.Second)
+	f.Reconcile(r, "general")
+	reason, message := paused(f)
+	for _, part := range []string{
+		"paused in wave 1 of 4: 1 of the last 1 new nodes", "failed 4m0s later", "EC2NodeClass default at generation 0, image ami-bad", "NodeClaim a",
+	} {
+		if reason != "NewNodesFail" || !strings.Contains(message, part) {
+			t.Errorf("%s: %s: want %q", reason, message, part)
+		}
+	}
+	if c := rolloutCondition(f); c.Status != metav1.ConditionFalse || c.Reason != "Paused" || c.Message != message {
+		t.Errorf("condition: %+v", c)
+	}
+	if n := starts(t, New(f.API, Rules{Threshold: 2}, f.Now)); n != 0 {
+		t.Errorf("%d may start", n)
+	}
+}
+
+// A pod that crashes on a new node, and not on old ones, fails the node.
+func TestPodsOfANewNodeAreComparedWithTheirSiblings(t *testing.T) {
+	yes := true
+	crashing := func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			}},
+		}
+	}
+	web := func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: "web", Controller: &yes}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	for name, siblings := range map[string][]func(*corev1.Pod){"healthy": {web}, "crashing": {web, crashing}} {
+		objects := append(canaries("Canary"), controllertest.ReadyNode("old-1"),
+			controllertest.Pod("web-1", "node-old-1", siblings...), controllertest.Pod("web-2", "node-a", web, crashing))
+		f := controllertest.New(t, objects...)
+		r := reconciler(t, f, 2)
+		f.Reconcile(r, "general")
+		grow(f, "a")
+		f.Clock = f.Clock.Add(4 * time.Minute)
+		f.Reconcile(r, "general")
+		reason, message := paused(f)
+		if failed := reason == "NewNodesFail"; failed != (name == "healthy") {
+			t.Errorf("siblings are %s: %s %s", name, reason, message)
+		}
+		const evidence = "1 of 1 pods of ReplicaSet shop/web there crashes again and again (CrashLoopBackOff): web-2; elsewhere 0 of 1 (NodeClaim a)"
+		if name != "healthy" {
+			continue
+		}
+		if !strings.Contains(message, evidence) {
+			t.Errorf("says %s", message)
+		}
+		// Its pods are gone, and the node is ready: that proves nothing.
+		f.Do(f.API.Delete(f.Context(), controllertest.Pod("web-2", "node-a")))
+		f.Clock = f.Clock.Add(14 * time.Minute)
+		if f.Reconcile(r, "general"); rolloutCondition(f).Reason != "Paused" {
+			t.Errorf("goes on: %+v", rolloutCondition(f))
+		}
+	}
+}
+
+// A node is in its soak for as long as the node that it replaces is there.
+func TestTheSoakLastsUntilTheReplacedNodeIsGone(t *testing.T) {
+	f := controllertest.New(t, canaries("Canary")...)
+	r := reconciler(t, f, 2)
+	f.Reconcile(r, "general")
+	grow(f, "a", "b")
+	a := f.Claim("a")
+	a.Annotations[karpv1.AnnotationReplaces] = "old-3"
+	f.Do(f.API.Update(f.Context(), a))
+	f.Clock = f.Clock.Add(time.Hour)
+	b := New(f.API, Rules{Threshold: 2}, f.Now)
+	if got := starts(t, b); got != 0 {
+		t.Errorf("%d may start while old-3 drains", got)
+	}
+	old := f.Claim("old-3")
+	old.Finalizers = nil
+	f.Do(f.API.Update(f.Context(), old))
+	f.Do(f.API.Delete(f.Context(), old))
+	if got := starts(t, b); got != 4 {
+		t.Errorf("%d may start when it is gone", got)
+	}
+}
+
+// What cannot be read has a condition that names the field, and means canaries.
+func TestARolloutThatCannotBeRead(t *testing.T) {
+	for annotation, part := range map[string]string{
+		"canary":                           "metadata.annotations[dovetail.sh/rollout] of NodePool general",
+		`{"mode":"Canary","soak":"-1s"}`:   "soak: -1s",
+		`{"mode":"Canary","soak":"9000h"}`: "spec.template.spec.expireAfter",
+	} {
+		objects := canaries(annotation)
+		objects[0].(*karpv1.NodePool).Spec.Template.Spec.ExpireAfter = karpv1.After(720 * time.Hour)
+		f := controllertest.New(t, objects...)
+		f.Reconcile(reconciler(t, f, 2), "general")
+		if c := rolloutCondition(f); c.Status != metav1.ConditionFalse || c.Reason != "InvalidRollout" || !strings.Contains(c.Message, part) {
+			t.Errorf("%s: condition %+v", annotation, c)
+		}
+		if got := starts(t, New(f.API, Rules{Threshold: 2}, f.Now)); got != 2 {
+			t.Errorf("%s: %d may start", annotation, got)
+		}
+	}
+}
+
+// The annotation on the class covers its pools, and Off on a pool is today's behavior.
+func TestTheClassCoversItsPools(t *testing.T) {
+	for pool, want := range map[string]int{"": 1, "Off": 1000} { // two of the three nodes of the first two waves have survived
+		objects := rollout("a", "b")
+		objects[1].SetAnnotations(map[string]string{karpv1.AnnotationRollout: "Canary"})
+		if pool != "" {
+			objects[0].SetAnnotations(map[string]string{karpv1.AnnotationRollout: pool})
+		}
+		f := controllertest.New(t, objects...)
+		f.Clock = f.Clock.Add(15 * time.Minute)
+		f.Reconcile(reconciler(t, f, 2), "general")
+		if got := starts(t, New(f.API, Rules{Threshold: 2}, f.Now)); got != want {
+			t.Errorf("NodePool %q: %d may start, want %d", pool, got, want)
+		}
+		if _, set := condition.Get(controllertest.Class(), awsv1.ConditionRolledBack); set {
+			t.Error("the class is rolled back")
+		}
+	}
+}

@@ -223,3 +223,143 @@ func TestTheClassCoversItsPools(t *testing.T) {
 		}
 	}
 }
+
+// rolledOut is a class with an image that is known to be good, and a roll-out of another with a canary that has failed.
+func rolledOut(t *testing.T) (*controllertest.Fixture, *Reconciler, *ClassReconciler) {
+	t.Helper()
+	objects := canaries("Canary")
+	objects[0].GetAnnotations()[karpv1.AnnotationNodePoolHash] = "pool"
+	objects[1].SetAnnotations(map[string]string{awsv1.AnnotationNodeClassHash: "class"})
+	objects[1].(*awsv1.EC2NodeClass).Status.AMIs = []awsv1.AMI{{ID: "ami-old"}}
+	for _, o := range objects[2:] {
+		if claim, ok := o.(*karpv1.NodeClaim); ok {
+			condition.Clear(claim, karpv1.ConditionDrifted, controllertest.Start)
+			claim.Annotations = map[string]string{karpv1.AnnotationNodePoolHash: "pool", awsv1.AnnotationNodeClassHash: "class"}
+			objects = append(objects, controllertest.ReadyNode(claim.Name))
+		}
+	}
+	f := controllertest.New(t, objects...)
+	r, classes := reconciler(t, f, 2), &ClassReconciler{Client: f.API, Events: f.Events, Now: f.Now}
+	f.Clock = f.Clock.Add(11 * time.Minute)
+	f.Reconcile(r, "general")
+	f.Reconcile(classes, "default")
+	if good, known := nodeClass(f).KnownGood(); !known || good.AMIs[0].ID != "ami-old" || good.Hash != "class" || good.Pools["general"] != "pool" {
+		t.Fatalf("known to be good: %v, %+v", known, good)
+	}
+	use(f, "ami-bad")
+	f.Reconcile(r, "general")
+	grow(f, "a", "b")
+	f.Clock = f.Clock.Add(time.Minute)
+	fail(f, "a", "b")
+	f.Clock = f.Clock.Add(30 * time.Second)
+	f.Reconcile(r, "general")
+	return f, r, classes
+}
+
+func nodeClass(f *controllertest.Fixture) *awsv1.EC2NodeClass {
+	class := controllertest.Class()
+	f.Get(class)
+	return class
+}
+
+// use has the class select an image.
+func use(f *controllertest.Fixture, image string) {
+	class := nodeClass(f)
+	selected := []awsv1.AMI{{ID: image}}
+	class.Status.AMIs = selected
+	if good := class.RolledBack(selected); good != nil {
+		class.Status.AMIs = good
+	}
+	f.Do(f.API.Status().Update(f.Context(), class))
+}
+
+func rolledBackCondition(f *controllertest.Fixture) metav1.Condition {
+	c, _ := condition.Get(nodeClass(f), awsv1.ConditionRolledBack)
+	return c
+}
+
+// New nodes get the image that is known to be good; nodes that failed are replaced without canaries; this ends with the generation.
+func TestARollback(t *testing.T) {
+	f, r, classes := rolledOut(t)
+	f.Reconcile(classes, "default")
+	decision, rolled := nodeClass(f).Rollback()
+	if !rolled || decision.From[0] != "ami-bad" || decision.NodePool != "general" || !strings.Contains(decision.Why, "Ready is Unknown") {
+		t.Fatalf("rolled back %v, %+v", rolled, decision)
+	}
+	if c := rolledBackCondition(f); c.Type != "" {
+		t.Errorf("condition before the images have changed: %+v", c)
+	}
+	use(f, "ami-bad")
+	f.Reconcile(classes, "default")
+	if c := rolledBackCondition(f); c.Status != metav1.ConditionTrue || !strings.HasPrefix(c.Message, "Images [ami-old] are used in place of [ami-bad]") {
+		t.Errorf("condition: %+v", c)
+	}
+	f.Reconcile(r, "general")
+	if c := rolloutCondition(f); c.Status != metav1.ConditionFalse || c.Reason != "RolledBack" {
+		t.Errorf("condition of the pool: %+v", c)
+	}
+	if reason, _ := paused(f); reason != "" {
+		t.Errorf("nodes that failed are not replaced: %s", reason)
+	}
+	if got := starts(t, New(f.API, Rules{Threshold: 2}, f.Now)); got != 1000 {
+		t.Errorf("%d may start: there is a wave", got)
+	}
+	class := nodeClass(f)
+	class.Generation++
+	f.Do(f.API.Update(f.Context(), class))
+	if use(f, "ami-bad"); nodeClass(f).Status.AMIs[0].ID != "ami-bad" {
+		t.Error("the images stay after an edit")
+	}
+	f.Reconcile(classes, "default")
+	if _, set := nodeClass(f).Annotations[awsv1.AnnotationRollback]; set || rolledBackCondition(f).Type != "" {
+		t.Errorf("after an edit: %v, %+v", nodeClass(f).Annotations, rolledBackCondition(f))
+	}
+}
+
+// Another image that is published ends a rollback.
+func TestARollbackEndsWithAnotherImage(t *testing.T) {
+	f, _, classes := rolledOut(t)
+	f.Reconcile(classes, "default")
+	use(f, "ami-bad")
+	use(f, "ami-better")
+	f.Reconcile(classes, "default")
+	if class := nodeClass(f); class.Status.AMIs[0].ID != "ami-better" || class.Annotations[awsv1.AnnotationRollback] != "" {
+		t.Errorf("%+v, %v", class.Status.AMIs, class.Annotations)
+	}
+}
+
+// Where an exact rollback is not possible, the condition states why, and nothing is rolled back.
+func TestARollbackThatIsNotPossible(t *testing.T) {
+	for reason, change := range map[string]func(*controllertest.Fixture){
+		"NothingKnownGood": func(f *controllertest.Fixture) {
+			class := nodeClass(f)
+			delete(class.Annotations, awsv1.AnnotationKnownGood)
+			f.Do(f.API.Update(f.Context(), class))
+		},
+		"TemplateChanged": func(f *controllertest.Fixture) {
+			class := nodeClass(f)
+			class.Annotations[awsv1.AnnotationNodeClassHash] = "other"
+			f.Do(f.API.Update(f.Context(), class))
+		},
+		"ImagesUnchanged": func(f *controllertest.Fixture) {
+			class := nodeClass(f)
+			_, err := class.Annotate(awsv1.AnnotationKnownGood, awsv1.KnownGood{AMIs: []awsv1.AMI{{ID: "ami-bad"}}, Hash: "class"})
+			f.Do(err)
+			f.Do(f.API.Update(f.Context(), class))
+		},
+		"ImagesNotAvailable": func(f *controllertest.Fixture) {
+			f.Reconcile(&ClassReconciler{Client: f.API, Events: f.Events, Now: f.Now}, "default")
+			f.Clock = f.Clock.Add(awsv1.RollbackPatience)
+		},
+	} {
+		f, _, classes := rolledOut(t)
+		change(f)
+		f.Reconcile(classes, "default")
+		if c := rolledBackCondition(f); c.Status != metav1.ConditionFalse || c.Reason != reason || !strings.Contains(c.Message, "The old nodes stay") {
+			t.Errorf("%s: condition %+v", reason, c)
+		}
+		if _, rolled := nodeClass(f).Rollback(); rolled != (reason == "ImagesNotAvailable") {
+			t.Errorf("%s: rolled back %v", reason, rolled)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), draExtendedResource(),
 		csiDriverLate(), podNominatedStale(), localStorage(), schedulerAgrees(m), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), blastRadius(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), nodeLifecycle(), spotInterruption(),
-		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
+		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(), canary(), rollback(), badRollouts(fleet),
 		twoClustersOneName(fleet.Nodes),
 	}
 	for i := range all {
@@ -118,6 +118,8 @@ var checkedOtherwise = map[string]string{
 	"zonal-shift":           "tests of the AWS adapter against the simulator",
 	"migrate-check":         "takeover runs the same checks; unit tests of each finding",
 	"chaos":                 "one seed in the tests of the documentation's commands",
+	"canary":                "unit tests of waves, soaks and the comparison of pods; rollback pauses a roll-out",
+	"bad-rollouts":          "unit tests of the evidence; rollback pauses a roll-out",
 	"image-fails-later":     "unit tests of the soak and the breaker; bad-ami pauses a pool",
 }
 

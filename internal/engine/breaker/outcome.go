@@ -52,7 +52,7 @@ func (w Windows) OutcomeOf(claim *karpv1.NodeClaim, h Health, now time.Time) (o 
 		o.At = truncated(ended.Time)
 	case now.Before(late):
 		suspect := claim.CreationTimestamp.Add(w.lateAfter())
-		if ended != nil || !diagnosed(claim) {
+		if ended != nil || !diagnosed(claim) && !(w.Early && neverReady(claim)) {
 			return o, false, late
 		}
 		if now.Before(suspect) {
@@ -85,6 +85,12 @@ func diagnosed(claim *karpv1.NodeClaim) bool {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue &&
 		!slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
+}
+
+// neverReady reports whether a condition states that the claim's node has registered and does not become Ready.
+func neverReady(claim *karpv1.NodeClaim) bool {
+	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	return initialized.Status != metav1.ConditionTrue && initialized.Reason == "NodeNeverReady"
 }
 
 // firstMissingStep names the first lifecycle step that a claim has not completed.

@@ -21,7 +21,11 @@ import (
 const Soak = 3 * time.Minute
 
 // Windows states how long new nodes are watched. A zero field stands for the constant of its name.
-type Windows struct{ Soak, LateAfter time.Duration }
+type Windows struct {
+	Soak, LateAfter time.Duration
+	// Early has a node that registers and does not become Ready fail after LateAfter, as one does that does not register.
+	Early bool
+}
 
 func (w Windows) soak() time.Duration { return cmp.Or(w.Soak, Soak) }
 

@@ -56,7 +56,7 @@ func (s soaks) policy(ctx context.Context, m members) (karpv1.Rollout, error) {
 func (r Rules) windows(policy karpv1.Rollout) breaker.Windows {
 	out := r.Windows
 	if policy.Canary() {
-		out.Soak = r.Pace.Of(policy.Soak.Duration)
+		out.Soak, out.Early = r.Pace.Of(policy.Soak.Duration), true
 	}
 	return out
 }

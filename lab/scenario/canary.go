@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// shortSoak has a wave survive its soak after two minutes.
-const shortSoak = `{"mode":"Canary","soak":"2m"}`
+// shortSoak has a wave survive its soak after four minutes.
+const shortSoak = `{"mode":"Canary","soak":"4m"}`
 
 // waves notes how many nodes with a new image a pool has had in each wave.
 type waves struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -49,7 +50,7 @@ func (b *History) FailedClaims() map[types.UID]bool {
 func (m Members) siblings(now time.Time) ([]*corev1.Pod, error) {
 	var out []*corev1.Pod
 	for _, c := range m.Claims {
-		soaks := current(c, m.Pool, m.Class) && !m.soaked(c, now)
+		soaks := current(c, m.Pool, m.Class) && m.examined(c, now)
 		if soaks || m.Canary.Failed[c.UID] || !condition.IsTrue(c, karpv1.ConditionInitialized) {
 			continue
 		}
@@ -64,10 +65,11 @@ func (m Members) siblings(now time.Time) ([]*corev1.Pod, error) {
 	return out, nil
 }
 
-// soaked reports whether the soak of a claim's node, without faults, would be over.
-func (m Members) soaked(c *karpv1.NodeClaim, now time.Time) bool {
+// examined reports whether the pods of a claim's node show whether it has failed in its soak: what began in it shows a little later.
+func (m Members) examined(c *karpv1.NodeClaim, now time.Time) bool {
 	initialized, _ := condition.Get(c, karpv1.ConditionInitialized)
-	return condition.IsTrue(c, karpv1.ConditionInitialized) && !now.Before(initialized.LastTransitionTime.Add(m.soak()))
+	late := rollout.Window{Soak: m.soak()}.Settle() + toleratedOutage
+	return initialized.Status != metav1.ConditionTrue || now.Before(initialized.LastTransitionTime.Add(m.soak()+late))
 }
 
 // examine adds to the health of a node in its soak what its pods show. siblings reads those on other nodes.
@@ -77,16 +79,17 @@ func (m Members) examine(c *karpv1.NodeClaim, h Health, siblings func() ([]*core
 		return h, err
 	}
 	h.Kubelet = p.Node.Status.NodeInfo.KubeletVersion
-	if h.Fault != "" || m.soaked(c, now) {
+	if h.Fault != "" || !m.examined(c, now) {
 		return h, nil
 	}
+	window := rollout.Window{Soak: m.soak(), Now: now}
 	e, found := rollout.ExamineNode(p.Node, c.Status.Allocatable)
 	if !found {
 		elsewhere, err := siblings()
 		if err != nil {
 			return h, err
 		}
-		e, found = rollout.ComparePods(p.Pods, elsewhere, rollout.Window{Soak: m.soak(), Now: now})
+		e, found = rollout.ComparePods(p.Pods, elsewhere, window)
 	}
 	if found {
 		h.Fault, h.Evidence, h.Since = e.Message(), &e, e.Since.Time

@@ -53,6 +53,14 @@ type Health struct {
 	Evidence *rollout.Evidence
 }
 
+// tolerated is how long the fault may last: pods have had their time before they are evidence.
+func (h Health) tolerated() time.Duration {
+	if h.Evidence != nil && h.Evidence.Owner.Kind != "" {
+		return 0
+	}
+	return toleratedOutage
+}
+
 // Stage states how far the soak of a node has come.
 type Stage int
 
@@ -112,7 +120,7 @@ func (w Windows) Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict
 	case ended == nil && h.Gone && now.Before(end):
 		return v.failed("its Node is gone", ready, now)
 	case ended == nil && faulty:
-		if until := h.Since.Add(toleratedOutage); now.Before(until) {
+		if until := h.Since.Add(h.tolerated()); now.Before(until) {
 			v.Next = until
 			return v
 		}

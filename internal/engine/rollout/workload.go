@@ -78,8 +78,8 @@ type Window struct {
 	Now  time.Time
 }
 
-// settle is how long a pod may take to become ready: half of a soak at the most, so that it shows within that.
-func (w Window) settle() time.Duration { return min(settle, w.Soak/2) }
+// Settle is how long a pod may take to become ready: half of a soak at the most, so that it shows within that.
+func (w Window) Settle() time.Duration { return min(settle, w.Soak/2) }
 
 // daemonSet is the kind of the owner of pods that run on every node.
 const daemonSet = "DaemonSet"
@@ -174,7 +174,7 @@ func (w Window) symptomOf(p *corev1.Pod) (symptom, bool) {
 		return symptom{}, false
 	}
 	unready := unreadySince(p)
-	late := !unready.IsZero() && w.Now.Sub(unready) >= w.settle()
+	late := !unready.IsZero() && w.Now.Sub(unready) >= w.Settle()
 	restarts, last := int32(0), time.Time{}
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if waiting := c.State.Waiting; waiting != nil {

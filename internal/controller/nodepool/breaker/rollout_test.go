@@ -363,3 +363,33 @@ func TestARollbackThatIsNotPossible(t *testing.T) {
 		}
 	}
 }
+
+// A pod that never becomes ready shows within the soak, however short that is: where AWS is simulated, soaks last for seconds.
+func TestAPodThatIsNotReadyFailsInAShortSoak(t *testing.T) {
+	yes := true
+	web := func(ready corev1.ConditionStatus, since time.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web", UID: "web", Controller: &yes}}
+			p.Status.Phase = corev1.PodRunning
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(since)}}
+		}
+	}
+	objects := append(canaries(`{"mode":"Canary","soak":"20s"}`), controllertest.ReadyNode("old-1"),
+		controllertest.Pod("web-1", "node-old-1", web(corev1.ConditionTrue, controllertest.Start)))
+	f := controllertest.New(t, objects...)
+	r := reconciler(t, f, 2)
+	f.Reconcile(r, "general")
+	grow(f, "a", "b")
+	f.Do(f.API.Create(f.Context(), controllertest.Pod("web-2", "node-a", web(corev1.ConditionFalse, f.Clock.Add(15*time.Second)))))
+	for _, seconds := range []int{20, 24, 25} {
+		want := ""
+		if seconds == 25 {
+			want = "NewNodesFail"
+		}
+		f.Clock = controllertest.Start.Add(time.Duration(seconds) * time.Second)
+		f.Reconcile(r, "general")
+		if reason, message := paused(f); reason != want {
+			t.Errorf("after %d s: %s %s %+v", seconds, reason, message, rolloutCondition(f))
+		}
+	}
+}

@@ -237,16 +237,20 @@ func (b *History) UpdateRollout(fleet Fleet, policy karpv1.Rollout, now time.Tim
 	}
 }
 
-// canaryMessage describes why a roll-out with canaries is paused: how many nodes have failed, what they share, the evidence, and what to do.
+// canaryMessage describes why a roll-out with canaries is paused, and what to do.
 func (b *History) canaryMessage(pool, class string) string {
-	r := b.Soaks
-	state := *b.Rollout
-	wave := state.Wave()
-	return fmt.Sprintf("The roll-out is paused in wave %d of %d: %d of the last %d new nodes of NodePool %s became ready and failed %s, "+
-		"all of %s: %s. The old nodes stay; pending pods still get nodes. "+
+	wave := b.Rollout.Wave()
+	return fmt.Sprintf("The roll-out is paused in wave %d of %d: %s. The old nodes stay; pending pods still get nodes. "+
 		"It goes on when you edit the NodePool or its EC2NodeClass, when another image is used, or when a single node launched after %s "+
 		"stays healthy for %v",
-		wave.Number, wave.Of, r.Failed, r.Of, pool, r.delays(), b.shared(class), r.faults(), r.Next.UTC().Format(time.RFC3339), state.Soak.Duration)
+		wave.Number, wave.Of, b.canaryFaults(pool, class), b.Soaks.Next.UTC().Format(time.RFC3339), b.Rollout.Soak.Duration)
+}
+
+// canaryFaults describes how many nodes have failed, what they share, and the evidence.
+func (b *History) canaryFaults(pool, class string) string {
+	r := b.Soaks
+	return fmt.Sprintf("%d of the last %d new nodes of NodePool %s became ready and failed %s, all of %s: %s",
+		r.Failed, r.Of, pool, r.delays(), b.shared(class), r.faults())
 }
 
 // shared names what the nodes that failed have in common.

@@ -114,14 +114,14 @@ func firstFailing(pools []PoolHistory, uses []string) *failing {
 	for i := range pools {
 		p := &pools[i]
 		if image, fail := p.NewNodesFail(); fail && slices.Contains(uses, image) {
-			return &failing{p, image, p.SoakMessage(p.Pool.Name, p.Pool.Spec.Template.Spec.NodeClassRef.Name), 2*p.Soaks.Failed <= p.Soaks.Of}
+			return &failing{p, image, p.canaryFaults(p.Pool.Name, p.Pool.Spec.Template.Spec.NodeClassRef.Name), 2*p.Soaks.Failed <= p.Soaks.Of}
 		}
 		if !slices.Contains(p.Paused(), karpv1.DisruptionDrifted) {
 			continue
 		}
 		r := p.Reasons[karpv1.DisruptionDrifted]
 		if image := r.lastImage(); slices.Contains(uses, image) {
-			return &failing{p, image, p.PauseMessage(karpv1.DisruptionDrifted), 2*r.failed() <= len(r.Outcomes)}
+			return &failing{p, image, r.failures(karpv1.DisruptionDrifted), 2*r.failed() <= len(r.Outcomes)}
 		}
 	}
 	return nil

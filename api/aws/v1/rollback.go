@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Annotations of an EC2NodeClass with which roll-outs are rolled back; they are ours alone, but a person may remove AnnotationRollback: then
-// the images that were rolled back are rolled out again.
+// Annotations of an EC2NodeClass with which roll-outs are rolled back. They are ours alone, but a person may remove AnnotationRollback:
+// then the images that were rolled back are rolled out again.
 const (
 	// AnnotationKnownGood is a KnownGood.
 	AnnotationKnownGood = "dovetail.sh/known-good"
@@ -17,8 +17,8 @@ const (
 	AnnotationRollback = "dovetail.sh/rollback"
 )
 
-// ConditionRolledBack of an EC2NodeClass is True while it uses images that are known to be good in place of those that it selects, and False
-// while that would be right and is not possible. It is missing otherwise, and Ready does not depend on it.
+// ConditionRolledBack of an EC2NodeClass is True while it uses images that are known to be good in place of those that it selects, and
+// False while that would be right and is not possible. It is missing otherwise, and Ready does not depend on it.
 const ConditionRolledBack = "RolledBack"
 
 // KnownGood is what nodes of a class were launched from that have stayed healthy for a soak, with no roll-out under way.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationRollout on a NodePool, or on an EC2NodeClass for all NodePools of it, sets how drifted nodes are replaced: a Rollout in JSON, or
-// only its mode. The NodePool's own comes first.
+// AnnotationRollout on a NodePool, or on an EC2NodeClass for all NodePools of it, sets how drifted nodes are replaced: a Rollout in JSON,
+// or only its mode. The NodePool's own comes first.
 const AnnotationRollout = "dovetail.sh/rollout"
 
 // ConditionRollout of a NodePool states how far a roll-out with canaries has come: True while it goes on, False while it does not. It is

@@ -97,8 +97,8 @@ func (m Members) examine(c *karpv1.NodeClaim, h Health, siblings func() ([]*core
 	return h, nil
 }
 
-// judgeCanary is the verdict on a claim in a roll-out with canaries. A node is in its soak for as long as the node that it replaces is there:
-// its pods have not come yet.
+// judgeCanary is the verdict on a claim in a roll-out with canaries. A node is in its soak for as long as the node that it replaces is
+// there: its pods have not come yet.
 func (m Members) judgeCanary(v Verdict, c *karpv1.NodeClaim, now time.Time) Verdict {
 	if v.Stage == Survived && m.replacedRemains(c) {
 		v.Stage, v.Next = Soaking, now.Add(m.recheck())
@@ -131,8 +131,13 @@ func (m Members) replacedRemains(c *karpv1.NodeClaim) bool {
 func proven(pool *karpv1.NodePool, class *awsv1.EC2NodeClass) bool {
 	_, rolled := class.Rollback()
 	good, known := class.KnownGood()
-	return rolled && known && slices.Equal(awsv1.ImageIDs(class.Status.AMIs), awsv1.ImageIDs(good.AMIs)) &&
-		good.Hash == class.Annotations[awsv1.AnnotationNodeClassHash] && good.Pools[pool.Name] == pool.Annotations[karpv1.AnnotationNodePoolHash]
+	return rolled && known && slices.Equal(awsv1.ImageIDs(class.Status.AMIs), awsv1.ImageIDs(good.AMIs)) && sameTemplate(pool, class, good)
+}
+
+// sameTemplate reports whether images are known to be good with the template of a pool and its class.
+func sameTemplate(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, good awsv1.KnownGood) bool {
+	return good.Hash == class.Annotations[awsv1.AnnotationNodeClassHash] &&
+		good.Pools[pool.Name] == pool.Annotations[karpv1.AnnotationNodePoolHash]
 }
 
 // batch is FirstBatch or, in a roll-out with canaries, whether the wave has no more room.

@@ -63,8 +63,8 @@ func RollbackOf(class *awsv1.EC2NodeClass, pools []PoolHistory, now time.Time) O
 		return Outlook{Void: void, Good: knownGood(class, pools, now)}
 	}
 	no := func(reason, why string) Outlook {
-		return Outlook{Void: void, Reason: reason, Message: "The roll-out in NodePool " + f.pool.Pool.Name + " is paused and not rolled back: " + why +
-			". The old nodes stay. " + f.why}
+		return Outlook{Void: void, Reason: reason, Message: fmt.Sprintf(
+			"The roll-out in NodePool %s is paused and not rolled back: %s. The old nodes stay. %s", f.pool.Pool.Name, why, f.why)}
 	}
 	elsewhere := slices.IndexFunc(pools, func(p PoolHistory) bool {
 		return p.Pool.Name != f.pool.Pool.Name && (p.Rollout != nil && p.Rollout.Survived > 0 && slices.Equal(p.Rollout.Images, uses) ||
@@ -74,9 +74,11 @@ func RollbackOf(class *awsv1.EC2NodeClass, pools []PoolHistory, now time.Time) O
 	case !known:
 		return no(rollbackNothingKnown, "no images of the EC2NodeClass have survived a soak before")
 	case slices.Equal(awsv1.ImageIDs(good.AMIs), uses):
-		return no(rollbackSameImages, "the images are those that are known to be good. What has changed is the NodePool or the EC2NodeClass: undo that")
-	case good.Hash != class.Annotations[awsv1.AnnotationNodeClassHash] || good.Pools[f.pool.Pool.Name] != f.pool.Pool.Annotations[karpv1.AnnotationNodePoolHash]:
-		return no(rollbackOtherTemplate, "more than the images has changed since they were known to be good, so that no exact rollback is possible. Undo the edit")
+		return no(rollbackSameImages,
+			"the images are those that are known to be good. What has changed is the NodePool or the EC2NodeClass: undo that")
+	case !sameTemplate(f.pool.Pool, class, good):
+		return no(rollbackOtherTemplate,
+			"more than the images has changed since they were known to be good, so that no exact rollback is possible. Undo the edit")
 	case f.some:
 		return no(rollbackSomeSurvive, "as many new nodes have survived as have failed")
 	case elsewhere >= 0:
@@ -152,7 +154,8 @@ func knownGood(class *awsv1.EC2NodeClass, pools []PoolHistory, now time.Time) *a
 		}
 	}
 	before, known := class.KnownGood()
-	if len(out.Pools) == 0 || known && before.Hash == hash && slices.Equal(awsv1.ImageIDs(before.AMIs), uses) && maps.Equal(before.Pools, out.Pools) {
+	same := known && before.Hash == hash && slices.Equal(awsv1.ImageIDs(before.AMIs), uses) && maps.Equal(before.Pools, out.Pools)
+	if len(out.Pools) == 0 || same {
 		return nil
 	}
 	return &out

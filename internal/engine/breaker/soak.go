@@ -219,7 +219,9 @@ func (b *History) counting(verdicts []Verdict) []Verdict {
 	}
 	return slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool {
 		return v.Created.Before(&b.Since) || v.Created.Before(&r.From) ||
-			v.Stage == Survived && slices.ContainsFunc(r.Failures, func(o Outcome) bool { return o.UID == v.UID && (!v.Steady || o.Evidence != nil) })
+			v.Stage == Survived && slices.ContainsFunc(r.Failures, func(o Outcome) bool {
+				return o.UID == v.UID && (!v.Steady || o.Evidence != nil)
+			})
 	})
 }
 

@@ -26,7 +26,8 @@ func (e Evidence) Message() string {
 	if e.Detail != "" {
 		what += " (" + e.Detail + ")"
 	}
-	return fmt.Sprintf("%d of %d pods of %s there %s: %s; elsewhere %d of %d", e.Bad, e.Of, e.Owner, what, e.names(), e.BadSiblings, e.Siblings)
+	return fmt.Sprintf("%d of %d pods of %s there %s: %s; elsewhere %d of %d",
+		e.Bad, e.Of, e.Owner, what, e.names(), e.BadSiblings, e.Siblings)
 }
 
 // names are those of the pods that are not healthy.

@@ -128,7 +128,9 @@ func ComparePods(pods, siblings []*corev1.Pod, w Window) (Evidence, bool) {
 }
 
 // rank is the place of a code: those that name a cause come first.
-func rank(c Code) int { return slices.Index([]Code{ImageNotPulled, CrashLoop, Refused, Restarts, NotReady}, c) }
+func rank(c Code) int {
+	return slices.Index([]Code{ImageNotPulled, CrashLoop, Refused, Restarts, NotReady}, c)
+}
 
 // byOwner counts the pods of each owner, sorted by its UID.
 func (w Window) byOwner(pods []*corev1.Pod) []Evidence {

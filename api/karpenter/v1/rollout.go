@@ -105,7 +105,7 @@ func RolloutOf(pool *NodePool, classes map[string]string) (Rollout, error) {
 		err = fmt.Errorf("metadata.annotations[%s], soak: %v is not shorter than spec.template.spec.expireAfter of NodePool %s, which is %v",
 			AnnotationRollout, out.Soak.Duration, pool.Name, *expiry.Duration)
 	}
-	// A node that expires before its soak is over never ends a wave.
+	// With a node that expires before its soak is over, no wave is ever over.
 	out.Soak.Duration = min(DefaultRolloutSoak, *expiry.Duration/2)
 	return out, err
 }

@@ -61,7 +61,7 @@ type History struct {
 	Rollout *rollout.State `json:"rollout,omitempty"`
 	// Good is what nodes were launched from that have survived their soak, with no roll-out under way; nil if not known.
 	Good *Good `json:"good,omitempty"`
-	// FirstFault has the first failure pause, however many nodes have come up: whoever reads the history sets it from the NodePool.
+	// FirstFault has the first failure pause, however many nodes have come up. It follows from the NodePool, and readers set it.
 	FirstFault bool `json:"-"`
 }
 

@@ -114,7 +114,7 @@ func (r *ClassReconciler) canary(pool *karpv1.NodePool, class *awsv1.EC2NodeClas
 	return policy.Canary()
 }
 
-// annotate records what is known to be good, and decides on a rollback or ends one.
+// annotate records what is known to be good, and decides on a rollback or removes it.
 func (r *ClassReconciler) annotate(ctx context.Context, class *awsv1.EC2NodeClass, outlook breaker.Outlook) error {
 	before := class.DeepCopy()
 	if outlook.Void {

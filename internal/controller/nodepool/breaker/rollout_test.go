@@ -278,7 +278,7 @@ func rolledBackCondition(f *controllertest.Fixture) metav1.Condition {
 	return c
 }
 
-// New nodes get the image that is known to be good; nodes that failed are replaced without canaries; this ends with the generation.
+// New nodes get the image that is known to be good; nodes that failed are replaced without canaries; this holds for one generation.
 func TestARollback(t *testing.T) {
 	f, r, classes := rolledOut(t)
 	f.Reconcile(classes, "default")
@@ -316,7 +316,7 @@ func TestARollback(t *testing.T) {
 	}
 }
 
-// Another image that is published ends a rollback.
+// A rollback is void once another image is published.
 func TestARollbackEndsWithAnotherImage(t *testing.T) {
 	f, _, classes := rolledOut(t)
 	f.Reconcile(classes, "default")

@@ -33,10 +33,18 @@ const badRolloutNodes = 3
 // badRollouts rolls out twelve bad images and configurations at once, each in a NodePool of its own: each takes no more than its canary.
 func badRollouts(fleet Fleet) Scenario {
 	all := []*badRollout{
-		{fault: node.DoesNotJoin}, {fault: node.NotReadyLater, after: 3 * time.Minute}, {fault: node.DNSBroken},
-		{fault: node.MemoryLeak, after: 4 * time.Minute}, {fault: node.WrongReserve}, {fault: node.NoNetworkPlugin}, {fault: node.NoGPUDriver},
-		{fault: node.DiskFull, after: 5 * time.Minute}, {fault: node.ClockSkew}, {fault: node.PanicLoop, after: time.Minute},
-		{fault: node.PullsFail}, {fault: node.DaemonsCrash},
+		{fault: node.DoesNotJoin},
+		{fault: node.NotReadyLater, after: 3 * time.Minute},
+		{fault: node.DNSBroken},
+		{fault: node.MemoryLeak, after: 4 * time.Minute},
+		{fault: node.WrongReserve},
+		{fault: node.NoNetworkPlugin},
+		{fault: node.NoGPUDriver},
+		{fault: node.DiskFull, after: 5 * time.Minute},
+		{fault: node.ClockSkew},
+		{fault: node.PanicLoop, after: time.Minute},
+		{fault: node.PullsFail},
+		{fault: node.DaemonsCrash},
 	}
 	var pools []*rolloutPool
 	for i, b := range all {

@@ -144,18 +144,22 @@ func (r *Record) lastImage() string {
 func knownGood(class *awsv1.EC2NodeClass, pools []PoolHistory, now time.Time) *awsv1.KnownGood {
 	uses, hash := awsv1.ImageIDs(class.Status.AMIs), class.Annotations[awsv1.AnnotationNodeClassHash]
 	out := awsv1.KnownGood{AMIs: class.Status.AMIs, Hash: hash, Pools: map[string]string{}, Since: truncated(now)}
+	before, known := class.KnownGood()
+	known = known && before.Hash == hash && slices.Equal(awsv1.ImageIDs(before.AMIs), uses)
 	for i := range pools {
 		p := &pools[i]
 		if p.Rollout != nil {
 			return nil
 		}
+		// A template that has changed since has another hash than the one that is recorded.
+		if template, recorded := before.Pools[p.Pool.Name]; known && recorded {
+			out.Pools[p.Pool.Name] = template
+		}
 		if p.Good != nil && slices.Equal(p.Good.Images, uses) && p.Good.Class == hash {
 			out.Pools[p.Pool.Name] = p.Good.Pool
 		}
 	}
-	before, known := class.KnownGood()
-	same := known && before.Hash == hash && slices.Equal(awsv1.ImageIDs(before.AMIs), uses) && maps.Equal(before.Pools, out.Pools)
-	if len(out.Pools) == 0 || same {
+	if len(out.Pools) == 0 || known && maps.Equal(before.Pools, out.Pools) {
 		return nil
 	}
 	return &out

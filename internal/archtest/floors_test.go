@@ -17,7 +17,7 @@ import (
 var floors = [][]string{
 	{ // ground: data, and algorithms that know nothing of Kubernetes' rules
 		"quantity", "requirement", "catalog", "resources", "rejection", "repair", "breaker", "backoff", "snapshot", "lp", "orders", "roomtree",
-		"parallel", "wording", "savings",
+		"parallel", "wording", "savings", "rollout",
 	},
 	{ // models: what pods, pools, nodes and zones require and allow
 		"plan", "topology", "volume", "reservation", "overlay", "preference", "nodepool", "podclass", "devices", "price", "cover",

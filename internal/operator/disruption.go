@@ -102,5 +102,6 @@ func (a *assembly) breakerRules() breaker.Rules {
 	return breaker.Rules{
 		Threshold: a.settings.MaxFailedReplacements, Faults: a.soakFaults,
 		Windows: enginebreaker.Windows{Soak: a.pace.Of(enginebreaker.Soak), LateAfter: a.pace.Of(enginebreaker.LateAfter)},
+		Pace:    a.pace,
 	}
 }

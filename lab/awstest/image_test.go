@@ -282,6 +282,40 @@ func TestImages(t *testing.T) {
 }
 
 // what exists for no version of Kubernetes is rejected for good, in words that report what to do.
+// A rollback has the images that are known to be good, each by its ID, for the generation and the images that it was decided for, and only
+// while EC2 has all of them.
+func TestRolledBackImages(t *testing.T) {
+	w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "al2023@v20260610"})
+	w.found()
+	good := awsv1.KnownGood{AMIs: w.class.Status.AMIs}
+	w.class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@v20260715"}}
+	w.class.Generation++
+	w.found()
+	bad := awsv1.ImageIDs(w.class.Status.AMIs)
+	annotate := func(key string, value any) {
+		if _, err := w.class.Annotate(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uses := func(want []string, when string) {
+		w.found()
+		if got := awsv1.ImageIDs(w.class.Status.AMIs); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	annotate(awsv1.AnnotationKnownGood, good)
+	uses(bad, "known, and not rolled back")
+	annotate(awsv1.AnnotationRollback, awsv1.Rollback{From: bad, Generation: w.class.Generation})
+	uses(awsv1.ImageIDs(good.AMIs), "rolled back")
+	annotate(awsv1.AnnotationRollback, awsv1.Rollback{From: bad[1:], Generation: w.class.Generation})
+	uses(bad, "rolled back from other images")
+	annotate(awsv1.AnnotationRollback, awsv1.Rollback{From: bad, Generation: w.class.Generation - 1})
+	uses(bad, "rolled back in another generation")
+	annotate(awsv1.AnnotationRollback, awsv1.Rollback{From: bad, Generation: w.class.Generation})
+	annotate(awsv1.AnnotationKnownGood, awsv1.KnownGood{AMIs: append(good.AMIs, awsv1.AMI{ID: "ami-0123456789abcdef0"})})
+	uses(bad, "an image that EC2 no longer has")
+}
+
 func TestUnsupportedAliases(t *testing.T) {
 	for _, tc := range []struct{ alias, version, says string }{
 		{"al2@latest", "1.33", "use al2023 or bottlerocket"},

@@ -39,7 +39,12 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 		f.cfg.Cloud.AppendConsole(i.ID, "[    1.734219] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n")
 		return
 	}
+	fault := f.plantedFault(i)
+	m.skew = fault.skew()
 	config, err := m.bootstrap()
+	if err == nil {
+		err = fault.start()
+	}
 	if err != nil {
 		m.fail(err)
 		f.cfg.Log.Info("instance does not join", "instance", i.ID, "reason", err.Error())
@@ -48,18 +53,26 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	pods, release := f.allocatePodRange()
 	defer release()
 	config.PodIPs = pods
+	fault.configure(&config)
 	var agent sync.WaitGroup
 	defer agent.Wait()
 	agent.Go(func() { m.monitor(ctx, config.Client) })
 	var drivers sync.WaitGroup
 	drivers.Go(func() { m.runDRADrivers(ctx, config) })
-	m.runKubelet(ctx, config)
+	m.runKubelet(ctx, config, fault)
 	drivers.Wait()
 }
 
 // runKubelet runs kubelet until ctx is done, or for as long as the image lets it; the instance goes on running.
-func (m host) runKubelet(ctx context.Context, config kubelet.Config) {
+func (m host) runKubelet(ctx context.Context, config kubelet.Config, fault plantedFault) {
 	after := m.simulator.lifetime(m.instance.ImageID)
+	switch fault.ImageFault {
+	case PanicLoop:
+		m.panicOverAndOver(ctx, config, fault.after)
+		return
+	case NotReadyLater:
+		after = fault.after
+	}
 	if after == 0 {
 		kubelet.New(config).Run(ctx)
 		return
@@ -78,7 +91,12 @@ type host struct {
 	simulator *Simulator
 	instance  awsim.Instance
 	image     userdata.Image
+	// skew is what its clock shows less than the time.
+	skew time.Duration
 }
+
+// now is what the clock of the instance shows.
+func (m host) now() time.Time { return m.simulator.cfg.Now().Add(-m.skew) }
 
 // bootstrap reads the user data and configures kubelet. Its error is for the console.
 func (m host) bootstrap() (kubelet.Config, error) {
@@ -171,7 +189,7 @@ func (m host) kubelet(
 // client talks to the API server of the user data as the role of the instance.
 func (m host) client(cluster userdata.Config) (kubernetes.Interface, error) {
 	credentials := &tokenTransport{host: m, signer: authn.Signer{
-		Endpoint: m.simulator.cfg.STSEndpoint, Region: m.simulator.cfg.Region, Cluster: cluster.ClusterName, Now: m.simulator.cfg.Now,
+		Endpoint: m.simulator.cfg.STSEndpoint, Region: m.simulator.cfg.Region, Cluster: cluster.ClusterName, Now: m.now,
 	}}
 	return kubernetes.NewForConfig(&rest.Config{
 		Host:            cluster.Endpoint,

@@ -67,6 +67,8 @@ type Simulator struct {
 	broken    map[string]bool // images that do not boot, by ID
 	// lifetimes are how long kubelet works on images that fail later, by ID.
 	lifetimes map[string]time.Duration
+	// planted are the faults of images, by image and NodePool.
+	planted map[faultKey]plantedFault
 	// draDrivers are those that instances run, draDevices what they publish.
 	draDrivers []string
 	noPlugins  bool // instances run no device plugins
@@ -104,8 +106,8 @@ func New(cfg Config) (*Simulator, error) {
 	}
 	f := &Simulator{
 		cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{},
-		lifetimes: map[string]time.Duration{},
-		faults:    newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){}, leases: map[string]kubelet.Leases{},
+		lifetimes: map[string]time.Duration{}, planted: map[faultKey]plantedFault{},
+		faults: newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){}, leases: map[string]kubelet.Leases{},
 	}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)

@@ -95,6 +95,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		emptyNodes(), expire(), softExpiry(),
 		blastRadius(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), nodeLifecycle(), spotInterruption(),
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), surgeDrain(fleet.Nodes), badAMI(fleet), imageFailsLater(),
+		canary(), rollback(), badRollouts(fleet),
 		twoClustersOneName(fleet.Nodes),
 	}
 	all = append(all, append(awsDown(), apiServerDown(fleet))...)
@@ -123,6 +124,8 @@ var checkedOtherwise = map[string]string{
 	"aws-down-restart":      "start-without-aws restarts; aws-down has each API fail; unit tests of what is kept",
 	"aws-down-slow":         "aws-down has each API fail; unit tests of the time that a call may take",
 	"aws-down-throttled":    "aws-down has each API fail; unit tests of the rate limits",
+	"canary":                "unit tests of waves, soaks and the comparison of pods; rollback pauses a roll-out",
+	"bad-rollouts":          "unit tests of the evidence; rollback pauses a roll-out",
 	"image-fails-later":     "unit tests of the soak and the breaker; bad-ami pauses a pool",
 }
 

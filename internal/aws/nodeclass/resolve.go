@@ -184,6 +184,9 @@ func (r *resolution) images(ctx context.Context) {
 		}
 		r.out.Status.AMIs = append(r.out.Status.AMIs, ami)
 	}
+	if good := r.class.RolledBack(r.out.Status.AMIs); good != nil {
+		r.rollBack(ctx, good)
+	}
 	if len(found) == 0 {
 		r.set(
 			cloudprovider.Condition{
@@ -197,6 +200,23 @@ func (r *resolution) images(ctx context.Context) {
 		return
 	}
 	r.ready(awsv1.ConditionAMIsReady, imagesAfter)
+}
+
+// rollBack uses images that are known to be good in place of those that the class selects, if EC2 has all of them. While EC2 does not
+// answer, the class uses what it has used.
+func (r *resolution) rollBack(ctx context.Context, good []awsv1.AMI) {
+	for _, id := range awsv1.ImageIDs(good) { // one by one: of equal hardware, a query returns only the newest image
+		found, err := r.Images.Images(ctx, "known good "+id, []awsv1.AMISelectorTerm{{ID: id}}, r.Cluster.KubernetesVersion())
+		if err != nil {
+			r.out.Status.AMIs = r.class.DeepCopy().Status.AMIs
+			r.failed(err)
+			return
+		}
+		if len(found) == 0 {
+			return
+		}
+	}
+	r.out.Status.AMIs = good
 }
 
 // reservations are read every time, without a cache: what a class may use changes with the free instances of its reservations.

@@ -131,6 +131,7 @@ func statuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
 		c := &list[i]
 		out[i] = corev1.ContainerStatus{
 			Name: c.Name, Ready: c.Ready, State: times(c.State), AllocatedResources: c.AllocatedResources, Resources: c.Resources,
+			RestartCount: c.RestartCount, LastTerminationState: times(c.LastTerminationState),
 		}
 	}
 	return out
@@ -144,8 +145,11 @@ func exact[T any](list []T) []T {
 	return append(make([]T, 0, len(list)), list...)
 }
 
-// times keeps of the state of a container when it finished.
+// times keeps of the state of a container when it finished, and why it waits unless it is starting.
 func times(s corev1.ContainerState) (out corev1.ContainerState) {
+	if s.Waiting != nil && s.Waiting.Reason != "ContainerCreating" && s.Waiting.Reason != "PodInitializing" {
+		out.Waiting = &corev1.ContainerStateWaiting{Reason: s.Waiting.Reason}
+	}
 	if s.Terminated != nil {
 		out.Terminated = &corev1.ContainerStateTerminated{
 			ExitCode: s.Terminated.ExitCode, StartedAt: s.Terminated.StartedAt, FinishedAt: s.Terminated.FinishedAt,

@@ -82,8 +82,8 @@ func (l *Loop) facts(ctx context.Context, in *pass.Input) (pass.Facts, error) {
 			if !replaced[reason] {
 				continue
 			}
-			if starts, why, limited := l.Breaker.Limit(ctx, pool.Name, reason); limited {
-				out.Limits = append(out.Limits, pass.StartLimit{NodePool: pool.Name, Reason: reason, Starts: starts, Why: why})
+			if limit, limited := l.Breaker.Limit(ctx, pool.Name, reason); limited {
+				out.Limits = append(out.Limits, limit)
 			}
 		}
 	}

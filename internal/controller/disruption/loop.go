@@ -70,7 +70,7 @@ type clusterState interface {
 // breaker pauses replacements in a pool, by reason, after replacements that failed.
 type breaker interface {
 	// Limit returns how many replacements may start, and why no more; limited is false if any number may.
-	Limit(ctx context.Context, pool string, reason karpv1.DisruptionReason) (starts int, why string, limited bool)
+	Limit(ctx context.Context, pool string, reason karpv1.DisruptionReason) (limit pass.StartLimit, limited bool)
 	Started(pool string, reason karpv1.DisruptionReason)
 	haltChecker
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
 
 // driftingPool are n nodes with pods, the first of them out of date.
@@ -305,8 +306,8 @@ func TestInvalidDisruptionCostsAreReported(t *testing.T) {
 // pausedBreaker is a breaker that holds back one pool.
 type pausedBreaker string
 
-func (p pausedBreaker) Limit(_ context.Context, pool string, _ karpv1.DisruptionReason) (int, string, bool) {
-	return 0, "too many failed", pool == string(p)
+func (p pausedBreaker) Limit(_ context.Context, pool string, reason karpv1.DisruptionReason) (pass.StartLimit, bool) {
+	return pass.StartLimit{NodePool: pool, Reason: reason, Why: "too many failed"}, pool == string(p)
 }
 
 func (pausedBreaker) Started(string, karpv1.DisruptionReason) {}

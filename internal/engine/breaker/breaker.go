@@ -11,6 +11,8 @@
 // claim has come up only after a soak (Judge). Nodes that fail in it pause all reasons (AddVerdicts), and of a new image
 // only a first batch is launched before nodes of it have survived (FirstBatch).
 //
+// Where a NodePool rolls out with canaries, the first fault pauses, and package rollout limits how many nodes are replaced in a wave.
+//
 // The state is a Book, an annotation of the NodePool: a controller that restarts knows what the one before had
 // learned.
 package breaker
@@ -23,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rollout"
 )
 
 // A first probe follows a quarter of an hour after the pause, as long as a fix takes at the least; the interval
@@ -54,7 +57,29 @@ type History struct {
 	Soaks *SoakRecord `json:"soaks,omitempty"`
 	// Since is the time when the cause was first seen: older claims state nothing about it.
 	Since metav1.Time `json:"since"`
+	// Rollout is the roll-out with canaries that is under way; nil if none is.
+	Rollout *rollout.State `json:"rollout,omitempty"`
+	// Good is what nodes were launched from that have survived their soak, with no roll-out under way; nil if not known.
+	Good *Good `json:"good,omitempty"`
+	// FirstFault has the first failure pause, however many nodes have come up. It follows from the NodePool, and readers set it.
+	FirstFault bool `json:"-"`
 }
+
+// Good is what nodes of a pool were launched from that have survived their soak.
+type Good struct {
+	// Images are sorted. Pool and Class are hashes.
+	Images []string `json:"images"`
+	Pool   string   `json:"pool"`
+	Class  string   `json:"class"`
+}
+
+// pauses reports whether so many failures, of so many outcomes, pause replacing.
+func (b *History) pauses(failed, of, threshold int) bool {
+	return b.FirstFault && failed > 0 || failed >= threshold && 2*failed > of
+}
+
+// resumes reports whether so few failures, of so many outcomes, let replacing go on.
+func (b *History) resumes(failed, of int) bool { return failed == 0 || !b.FirstFault && 2*failed <= of }
 
 // Record is the history of one reason.
 type Record struct {
@@ -84,6 +109,9 @@ type Outcome struct {
 	Image string `json:"image,omitempty"`
 	Type  string `json:"type,omitempty"`
 	Zone  string `json:"zone,omitempty"`
+	// Kubelet is the version of its kubelet, Evidence shows what is wrong; both only where nodes are rolled out with canaries.
+	Kubelet  string            `json:"kubelet,omitempty"`
+	Evidence *rollout.Evidence `json:"evidence,omitempty"`
 }
 
 // Failed reports whether the claim did not come up.
@@ -99,7 +127,7 @@ func (b *History) ResetIfChanged(cause Cause, images []string, now time.Time) bo
 	if b.Cause == cause && !b.imagesReplaced(images) {
 		return false
 	}
-	*b = History{Cause: cause, Since: truncated(now)}
+	*b = History{Cause: cause, Since: truncated(now), FirstFault: b.FirstFault}
 	return true
 }
 
@@ -155,21 +183,21 @@ func (b *History) AddOutcome(reason karpv1.DisruptionReason, o Outcome, threshol
 		b.Reasons = map[karpv1.DisruptionReason]*Record{}
 	}
 	b.Reasons[reason] = r
-	r.updateState(o, threshold)
+	b.updateState(r, o, threshold)
 	return true
 }
 
 // updateState pauses the reason, or resumes it, after an outcome.
-func (r *Record) updateState(o Outcome, threshold int) {
+func (b *History) updateState(r *Record, o Outcome, threshold int) {
 	switch failed := r.failed(); {
-	case r.Paused.IsZero() && o.Failed() && failed >= threshold && 2*failed > len(r.Outcomes):
+	case r.Paused.IsZero() && o.Failed() && b.pauses(failed, len(r.Outcomes), threshold):
 		r.Paused, r.Wait = o.At, int64(firstProbe/time.Second)
 		r.Next = metav1.NewTime(o.At.Add(firstProbe))
 	case r.Paused.IsZero():
 	case o.Failed() && !o.Created.Before(&r.Next): // it was the probe
 		r.Wait = min(2*r.Wait, int64(maxProbe/time.Second))
 		r.Next = metav1.NewTime(o.At.Add(time.Duration(r.Wait) * time.Second))
-	case !o.Failed() && (!o.Created.Before(&r.Next) || 2*failed <= len(r.Outcomes)):
+	case !o.Failed() && (!o.Created.Before(&r.Next) || b.resumes(failed, len(r.Outcomes))):
 		*r = Record{Past: o.At}
 	}
 }

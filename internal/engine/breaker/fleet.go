@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,11 @@ type Fleet struct {
 	Health map[types.UID]Health
 	// Rollout is true if the pool has nodes that it would launch differently now.
 	Rollout bool
+	// Images are those that the pool launches, OldZones has the zone of each node that it would launch differently now. Proven is true if
+	// these images are known to be good, in place of some that were rolled back.
+	Images   []string
+	OldZones []string
+	Proven   bool
 }
 
 // Members are the claims of a pool.
@@ -36,32 +42,44 @@ type Members struct {
 	// Health reads the Node of one of them.
 	Health func(*karpv1.NodeClaim) (Health, error)
 	Windows
+	// Canary judges nodes by their pods, too; nil for a pool that does not roll out with canaries.
+	Canary *Canary
 }
 
 // Judge returns what the soaks of the nodes have shown by now.
 func (m Members) Judge(now time.Time) (Fleet, error) {
-	out := Fleet{Health: map[types.UID]Health{}}
+	out := Fleet{Health: map[types.UID]Health{}, Images: Images(m.Class), Proven: proven(m.Pool, m.Class)}
 	perImage := map[string]int{}
+	siblings := sync.OnceValues(func() ([]*corev1.Pod, error) { return m.siblings(now) })
 	for _, c := range slices.SortedStableFunc(slices.Values(m.Claims), func(a, b *karpv1.NodeClaim) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	}) {
 		if !current(c, m.Pool, m.Class) {
-			out.Rollout = out.Rollout || c.DeletionTimestamp == nil
+			if c.DeletionTimestamp == nil {
+				out.Rollout, out.OldZones = true, append(out.OldZones, c.Labels[corev1.LabelTopologyZone])
+			}
 			continue
 		}
 		image := c.Status.ImageID
 		perImage[image]++
-		if old := now.Sub(c.CreationTimestamp.Time) > InitializeWithin+2*m.soak(); old && perImage[image] > judgedPerImage {
+		if old := now.Sub(c.CreationTimestamp.Time) > InitializeWithin+2*m.soak(); old && perImage[image] > judgedPerImage && m.Canary == nil {
 			continue
 		}
 		if condition.IsTrue(c, karpv1.ConditionInitialized) {
 			h, err := m.Health(c)
+			if err == nil && m.Canary != nil {
+				h, err = m.examine(c, h, siblings, now)
+			}
 			if err != nil {
 				return Fleet{}, err
 			}
 			out.Health[c.UID] = h
 		}
-		out.Verdicts = append(out.Verdicts, m.Windows.Judge(c, out.Health[c.UID], now))
+		v := m.Windows.Judge(c, out.Health[c.UID], now)
+		if m.Canary != nil {
+			v = m.judgeCanary(v, c, now)
+		}
+		out.Verdicts = append(out.Verdicts, v)
 	}
 	return out, nil
 }

@@ -16,9 +16,15 @@ func (b *History) PauseMessage(reason karpv1.DisruptionReason) string {
 	if r == nil || r.Paused.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%d of the last %d nodes launched to replace others for reason %s did not come up%s. "+
+	return fmt.Sprintf("%s. "+
 		"Replacement resumes when you edit the NodePool or its EC2NodeClass, when another image is used, or when a single node launched after %s comes up",
-		r.failed(), len(r.Outcomes), reason, commonTraits(r.Outcomes), r.Next.UTC().Format(time.RFC3339))
+		r.failures(reason), r.Next.UTC().Format(time.RFC3339))
+}
+
+// failures describes how many of how many failed, and what they have in common.
+func (r *Record) failures(reason karpv1.DisruptionReason) string {
+	return fmt.Sprintf("%d of the last %d nodes launched to replace others for reason %s did not come up%s",
+		r.failed(), len(r.Outcomes), reason, commonTraits(r.Outcomes))
 }
 
 // commonTraits describes what the failed claims have in common, and the successful ones have not, and the steps that

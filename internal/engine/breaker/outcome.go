@@ -52,7 +52,7 @@ func (w Windows) OutcomeOf(claim *karpv1.NodeClaim, h Health, now time.Time) (o 
 		o.At = truncated(ended.Time)
 	case now.Before(late):
 		suspect := claim.CreationTimestamp.Add(w.lateAfter())
-		if ended != nil || !diagnosed(claim) {
+		if ended != nil || !diagnosed(claim) && !(w.Early && neverReady(claim)) {
 			return o, false, late
 		}
 		if now.Before(suspect) {
@@ -85,6 +85,12 @@ func diagnosed(claim *karpv1.NodeClaim) bool {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue &&
 		!slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
+}
+
+// neverReady reports whether a condition states that the claim's node has registered and does not become Ready.
+func neverReady(claim *karpv1.NodeClaim) bool {
+	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	return initialized.Status != metav1.ConditionTrue && initialized.Reason == "NodeNeverReady"
 }
 
 // firstMissingStep names the first lifecycle step that a claim has not completed.
@@ -125,7 +131,7 @@ func Read(pool *karpv1.NodePool) History {
 // earlier cause, and no claim in flight. It reports whether that changes the pool.
 func (b *History) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
 	before := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
-	if len(b.Reasons) == 0 && b.Soaks == nil && b.Since.IsZero() && !underWay {
+	if len(b.Reasons) == 0 && b.Soaks == nil && b.Since.IsZero() && b.Rollout == nil && b.Good == nil && !underWay {
 		delete(pool.Annotations, karpv1.AnnotationReplacementOutcomes)
 		return before != "", nil
 	}

@@ -28,7 +28,7 @@ func (b *History) Refusal(q Request) string {
 		return soak + "; one is being tried"
 	case HalfOpen: // the probe may start, whatever else fails
 	case Closed:
-		if why, wait := b.FirstBatch(q.Verdicts, q.Batch); wait && covered(q.Reason) {
+		if why, wait := b.batch(q.Verdicts, q.Batch); wait && covered(q.Reason) {
 			return why
 		}
 	}

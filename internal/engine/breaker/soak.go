@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rollout"
 )
 
 // Soak sets how long a node must stay ready after its initialization before its launch counts as a success. A kubelet that stops shows
@@ -20,7 +21,11 @@ import (
 const Soak = 3 * time.Minute
 
 // Windows states how long new nodes are watched. A zero field stands for the constant of its name.
-type Windows struct{ Soak, LateAfter time.Duration }
+type Windows struct {
+	Soak, LateAfter time.Duration
+	// Early has a node that registers and does not become Ready fail after LateAfter, as one does that does not register.
+	Early bool
+}
 
 func (w Windows) soak() time.Duration { return cmp.Or(w.Soak, Soak) }
 
@@ -42,6 +47,18 @@ type Health struct {
 	Fault string
 	// Since is since when the fault is there or, without one, since when the Node is ready. Zero stands forever.
 	Since time.Time
+	// Kubelet is the version of kubelet, Evidence shows the fault, if that is not a condition; both only where nodes are rolled out with
+	// canaries.
+	Kubelet  string
+	Evidence *rollout.Evidence
+}
+
+// tolerated is how long the fault may last: pods have had their time before they are evidence.
+func (h Health) tolerated() time.Duration {
+	if h.Evidence != nil && h.Evidence.Owner.Kind != "" {
+		return 0
+	}
+	return toleratedOutage
 }
 
 // Stage states how far the soak of a node has come.
@@ -69,6 +86,8 @@ type Verdict struct {
 	Steady bool
 	// Next is the time when to judge the node again; zero for not before something changes.
 	Next time.Time
+	// Until is when the soak is over if nothing fails; only where nodes are rolled out with canaries.
+	Until time.Time
 }
 
 // Judge returns what the soak of a claim's node has shown by now. A fault after the soak states nothing of the launch. A node that recovers
@@ -76,6 +95,7 @@ type Verdict struct {
 func (w Windows) Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
 	steady := h.Since.Add(w.soak())
 	v := Verdict{Outcome: outcome(claim, now), Replaces: Reason(claim) != "", Steady: h.Fault == "" && !now.Before(steady)}
+	v.Kubelet, v.Evidence = h.Kubelet, h.Evidence
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	ended := claim.DeletionTimestamp
 	if initialized.Status != metav1.ConditionTrue {
@@ -100,7 +120,7 @@ func (w Windows) Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict
 	case ended == nil && h.Gone && now.Before(end):
 		return v.failed("its Node is gone", ready, now)
 	case ended == nil && faulty:
-		if until := h.Since.Add(toleratedOutage); now.Before(until) {
+		if until := h.Since.Add(h.tolerated()); now.Before(until) {
 			v.Next = until
 			return v
 		}
@@ -176,13 +196,13 @@ func (b *History) AddVerdicts(verdicts []Verdict, threshold int) (added []Outcom
 		switch {
 		case v.Stage == FailedInSoak && known < 0:
 			r.Failures, added = append(r.Failures, v.Outcome), append(added, v.Outcome)
-		case v.Stage == Survived && known >= 0: // it has recovered
+		case v.Stage == Survived && known >= 0 && r.Failures[known].Evidence == nil: // it has recovered
 			r.Failures = slices.Delete(r.Failures, known, known+1)
 		}
 	}
 	slices.SortStableFunc(r.Failures, func(a, b Outcome) int { return a.At.Compare(b.At.Time) })
 	r.Failures = r.Failures[max(0, len(r.Failures)-soakWindow(threshold)):]
-	r.update(verdicts, added, threshold)
+	b.update(&r, verdicts, added, threshold)
 	b.Soaks = &r
 	if len(r.Failures) == 0 && r.From.IsZero() {
 		b.Soaks = nil
@@ -191,7 +211,7 @@ func (b *History) AddVerdicts(verdicts []Verdict, threshold int) (added []Outcom
 }
 
 // counting are the verdicts that count: of claims since the cause was last reset, and not of nodes that failed and have not been healthy
-// for a whole soak since.
+// for a whole soak since. One that failed by its pods never counts: they may only have gone.
 func (b *History) counting(verdicts []Verdict) []Verdict {
 	r := SoakRecord{}
 	if b.Soaks != nil {
@@ -199,7 +219,9 @@ func (b *History) counting(verdicts []Verdict) []Verdict {
 	}
 	return slices.DeleteFunc(slices.Clone(verdicts), func(v Verdict) bool {
 		return v.Created.Before(&b.Since) || v.Created.Before(&r.From) ||
-			v.Stage == Survived && !v.Steady && slices.ContainsFunc(r.Failures, func(o Outcome) bool { return o.UID == v.UID })
+			v.Stage == Survived && slices.ContainsFunc(r.Failures, func(o Outcome) bool {
+				return o.UID == v.UID && (!v.Steady || o.Evidence != nil)
+			})
 	})
 }
 
@@ -207,10 +229,10 @@ func (b *History) counting(verdicts []Verdict) []Verdict {
 func soakWindow(threshold int) int { return max(minOutcomes, 2*threshold) }
 
 // update pauses replacing, or resumes it.
-func (r *SoakRecord) update(verdicts []Verdict, added []Outcome, threshold int) {
+func (b *History) update(r *SoakRecord, verdicts []Verdict, added []Outcome, threshold int) {
 	if r.Paused.IsZero() {
 		for _, image := range r.images() {
-			if failed, of := r.count(image, verdicts, threshold); failed >= threshold && 2*failed > of {
+			if failed, of := r.count(image, verdicts, threshold); b.pauses(failed, of, threshold) {
 				last := r.last(image)
 				r.Paused, r.Image, r.Failed, r.Of = last.At, image, failed, of
 				r.Wait, r.Next = int64(firstProbe/time.Second), metav1.NewTime(last.At.Add(firstProbe))
@@ -232,7 +254,7 @@ func (r *SoakRecord) update(verdicts []Verdict, added []Outcome, threshold int) 
 		}
 	}
 	failed, of := r.count(r.Image, verdicts, threshold)
-	if 2*failed <= of { // some have recovered
+	if b.resumes(failed, of) { // some have recovered
 		*r = SoakRecord{Failures: r.Failures, From: r.From}
 		return
 	}
@@ -311,6 +333,9 @@ func (b *History) SoakMessage(pool, class string) string {
 		return ""
 	}
 	r := b.Soaks
+	if b.Rollout != nil {
+		return b.canaryMessage(pool, class)
+	}
 	image := "an unknown image"
 	if r.Image != "" {
 		image = "image " + r.Image
@@ -361,6 +386,8 @@ type Batch struct {
 	Size int
 	// Unseen are replacements that were started and that no verdict is about yet.
 	Unseen int
+	// Canary is true if the pool rolls out with canaries: its waves are the limit, if a roll-out is under way.
+	Canary bool
 }
 
 // FirstBatch reports whether a replacement must wait for the first nodes with an image, and why: while none of that image has survived its

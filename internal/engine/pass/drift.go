@@ -1,9 +1,11 @@
 package pass
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -63,10 +65,19 @@ func (d *decider) replaceable(order []*disrupt.Candidate, reason karpv1.Disrupti
 		}
 		return blocked[pool]
 	})
+	slices.SortStableFunc(order, func(a, b *disrupt.Candidate) int { return cmp.Compare(d.inZone(a), d.inZone(b)) })
 	slices.SortStableFunc(order, func(a, b *disrupt.Candidate) int {
 		return d.memory.DriftFailed[a.Node.ClaimUID].Compare(d.memory.DriftFailed[b.Node.ClaimUID])
 	})
 	return order
+}
+
+// inZone counts the new nodes in the zone of a candidate, where its pool rolls out with canaries: they are spread over the zones.
+func (d *decider) inZone(c *disrupt.Candidate) int {
+	if l := d.limit(c.Pool.Name, karpv1.DisruptionDrifted); l != nil {
+		return l.Zones[c.Node.Labels[corev1.LabelTopologyZone]]
+	}
+	return 0
 }
 
 // notReplaced lists nodes that cannot be replaced.

@@ -92,6 +92,8 @@ type StartLimit struct {
 	Reason   karpv1.DisruptionReason `json:"reason"`
 	Starts   int                     `json:"starts"`
 	Why      string                  `json:"why"`
+	// Zones counts the new nodes of a roll-out with canaries by zone: drifted nodes in zones with few are replaced first.
+	Zones map[string]int `json:"zones,omitempty"`
 }
 
 const (

@@ -41,8 +41,20 @@ func (b *builder) paused(reason karpv1.DisruptionReason) string {
 	book, fleet := breaker.Read(b.pool), b.fleet()
 	return book.Refusal(breaker.Request{
 		Pool: b.pool.Name, Class: b.pool.Spec.Template.Spec.NodeClassRef.Name, Reason: reason, Verdicts: fleet.Verdicts,
-		Batch: breaker.Batch{Rollout: fleet.Rollout, Size: breaker.DefaultThreshold}, Now: b.now(),
+		Batch: breaker.Batch{Rollout: fleet.Rollout, Size: breaker.DefaultThreshold, Canary: b.policy().Canary()}, Now: b.now(),
 	})
+}
+
+// policy is how drifted nodes of the pool are replaced.
+func (b *builder) policy() karpv1.Rollout {
+	classes := map[string]string{}
+	if class := b.NodeClasses[b.pool.Spec.Template.Spec.NodeClassRef.Name]; class != nil {
+		if text, stated := class.Annotations[karpv1.AnnotationRollout]; stated {
+			classes[class.Name] = text
+		}
+	}
+	out, _ := karpv1.RolloutOf(b.pool, classes) // with an error it is the safer reading, and the condition has the error
+	return out
 }
 
 // kept returns why the node stays although it has expired; empty if it does not.
@@ -79,7 +91,13 @@ func (b *builder) fleet() breaker.Fleet {
 		}
 		return breaker.NoNode(b.now()), nil
 	}
-	out, _ := breaker.Members{Pool: b.pool, Class: class, Claims: claims, Health: health}.Judge(b.now()) // only health could fail
+	members := breaker.Members{Pool: b.pool, Class: class, Claims: claims, Health: health}
+	if policy := b.policy(); policy.Canary() {
+		members.Windows.Soak = policy.Soak.Duration
+		// What pods have shown is in the history already.
+		members.Canary = &breaker.Canary{Pods: func(*karpv1.NodeClaim) (*breaker.Pods, error) { return nil, nil }}
+	}
+	out, _ := members.Judge(b.now()) // only health could fail
 	b.fleets[b.pool.Name] = out
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rollout"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/nodereport"
 )
 
@@ -60,6 +61,18 @@ func (w *world) newNodesFail(t *testing.T) {
 	}
 }
 
+// rollOut has the pool roll out with two canaries.
+func (w *world) rollOut(t *testing.T) {
+	t.Helper()
+	metav1.SetMetaDataAnnotation(&w.pool().ObjectMeta, karpv1.AnnotationRollout, "Canary")
+	b := &breaker.History{Rollout: &rollout.State{
+		Images: []string{"ami-new"}, Canaries: 2, Nodes: 20, Soak: metav1.Duration{Duration: karpv1.DefaultRolloutSoak},
+	}}
+	if _, err := b.Write(w.pool(), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // crowd adds as many pending pods as put searches off, which have waited so long and fit nowhere.
 func (w *world) crowd(ago time.Duration) {
 	for i := range disrupt.ManyPending {
@@ -88,6 +101,15 @@ func TestWhatTheRemovalOfANodeWaitsFor(t *testing.T) {
 		},
 		{
 			"they have survived it", func(_ *testing.T, w *world) { w.drift(); w.addReplacements(4 * time.Minute) }, nodereport.Goes,
+			"is replaced in one of the next passes: it drifted (AMIDrift",
+		},
+		{
+			"canaries are in their soak", func(t *testing.T, w *world) { w.drift(); w.addReplacements(4 * time.Minute); w.rollOut(t) }, nodereport.Stays,
+			"stays for now: wave 1 of 4 of the roll-out, with 0 of 20 nodes replaced: NodeClaims general-new-1, general-new-2 must stay healthy, " +
+				"with their pods, until 2026-11-23T03:18:00Z at least, for a soak of 10m0s. It should go: it drifted (AMIDrift",
+		},
+		{
+			"canaries have survived", func(t *testing.T, w *world) { w.drift(); w.addReplacements(10 * time.Minute); w.rollOut(t) }, nodereport.Goes,
 			"is replaced in one of the next passes: it drifted (AMIDrift",
 		},
 		{

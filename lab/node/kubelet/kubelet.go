@@ -83,6 +83,10 @@ type Config struct {
 	Network <-chan struct{}
 	// Leases renews the lease of the node; nil has the kubelet renew it by requests.
 	Leases Leases
+	// PodFault returns what is wrong with a pod on this node, see stages.yaml; empty if nothing is. Nil has all pods run.
+	PodFault func(*corev1.Pod) string
+	// Pressure are conditions of the node that become True so long after kubelet has started.
+	Pressure map[corev1.NodeConditionType]time.Duration
 	// Log receives what a kubelet logs, a line at a time: a severity (I, W, E, F), and the text.
 	Log func(severity byte, text string)
 }
@@ -98,6 +102,8 @@ type Kubelet struct {
 	cfg  Config
 	own  ownNode
 	pods *pods
+	// started is when Run was called.
+	started time.Time
 	// reported is the last problem of the status loop, so that it is logged once.
 	reported string
 }
@@ -115,6 +121,7 @@ func New(cfg Config) *Kubelet {
 // to the API server about it. It does not register again if the Node is deleted.
 func (k *Kubelet) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.Discard())
+	k.started = time.Now()
 	if !k.register(ctx) {
 		return
 	}

@@ -217,7 +217,7 @@ func (p *pods) observe(ctx context.Context, e podEvent) {
 // plan finds the stage that matches the pod as it is. A stage that was due already keeps its time
 // unless the change brings it forward, as a shorter grace period does.
 func (p *pods) plan(ctx context.Context, s *podState) {
-	event := &lifecycle.Event{Labels: s.pod.Labels, Annotations: s.pod.Annotations, Data: s.pod}
+	event := &lifecycle.Event{Labels: s.pod.Labels, Annotations: s.pod.Annotations, Data: p.withFault(s.pod)}
 	stage, err := p.cfg.Stages.pods.Match(ctx, event)
 	if err != nil {
 		p.logf('E', `"Error syncing pod, skipping" err="%s" pod="%s/%s"`, oneLine(err), s.pod.Namespace, s.pod.Name)
@@ -240,6 +240,20 @@ func (p *pods) plan(ctx context.Context, s *podState) {
 		return
 	}
 	s.stage, s.due, s.step, s.failures = stage, due, 0, 0
+}
+
+// withFault is the pod as the stages see it: what is wrong with it on this node is an annotation.
+func (p *pods) withFault(pod *corev1.Pod) *corev1.Pod {
+	if p.cfg.PodFault == nil {
+		return pod
+	}
+	fault := p.cfg.PodFault(pod)
+	if fault == "" {
+		return pod
+	}
+	out := pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&out.ObjectMeta, "lab.dovetail.sh/fault", fault)
+	return out
 }
 
 // play applies a stage.

@@ -49,6 +49,18 @@ func ready(p *corev1.Pod) {
 	p.Status.Conditions[1].Status = corev1.ConditionTrue
 }
 
+// waits is a pod with a container that waits.
+func waits(p *corev1.Pod) {
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	}}
+}
+
+func restartedOnce(p *corev1.Pod) {
+	waits(p)
+	p.Status.ContainerStatuses[0].RestartCount = 1
+}
+
 func annotated(key, value string) edit {
 	return func(p *corev1.Pod) { p.Annotations["lab.dovetail.sh/"+key] = value }
 }
@@ -123,6 +135,10 @@ func TestNextDefaultStage(t *testing.T) {
 			"pod-initialize 300ms",
 		},
 		{"ready and serving", pod(ready), "nothing"},
+		{"image that cannot be pulled", pod(created, annotated("fault", "image"), waits), "pod-image-not-pulled 1s"},
+		{"first crash", pod(created, annotated("fault", "crash"), waits), "pod-crash 1s"},
+		{"crash after crash", pod(running, annotated("fault", "crash"), restartedOnce), "pod-crash 10s"},
+		{"probe that fails on this node", pod(running, httpProbe(intstr.FromInt32(8080), http), annotated("fault", "unready")), "nothing"},
 		{"succeeded", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), "nothing"},
 
 		{"probe that succeeds", pod(running, execProbe("cat", "/tmp/healthy")), "pod-ready 7s"},

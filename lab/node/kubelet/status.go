@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -151,7 +152,12 @@ func (k *Kubelet) setStatus(s *corev1.NodeStatus, ready bool, now time.Time) {
 	}
 	s.NodeInfo = k.cfg.Info
 	s.DaemonEndpoints.KubeletEndpoint.Port = 10250
-	SetConditions(s, ready, now)
+	for _, c := range conditions(ready) {
+		if after, planned := k.cfg.Pressure[c.Type]; planned && now.Sub(k.started) >= after {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "KubeletHas"+string(c.Type), "kubelet has "+strings.ToLower(string(c.Type))
+		}
+		setCondition(s, c, metav1.NewTime(now))
+	}
 }
 
 // SetConditions writes the conditions that a kubelet reports at a time.

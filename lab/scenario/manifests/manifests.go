@@ -118,6 +118,13 @@ const (
 	// InstanceStore is a NodePool of instance types with and without disks of their own, its EC2NodeClass, the CSI driver for such disks,
 	// its storage class, and the StatefulSet local with a volume of 200 GB for each pod. Variables: CLUSTER_NAME, REPLICAS.
 	InstanceStore = "instance-store.yaml"
+	// Rollout is a NodePool of instance types of 2 CPUs with the annotation dovetail.sh/rollout, and its EC2NodeClass. Variables:
+	// CLUSTER_NAME, NAME (of both), AMI_ALIAS, ROLLOUT (the annotation), ZONES (a JSON list).
+	Rollout = "rollout.yaml"
+	// RolloutWorkload is a Deployment for Rollout, spread over zones; each pod takes a node. Variables: NAME, REPLICAS.
+	RolloutWorkload = "rollout-workload.yaml"
+	// RolloutDaemons are two DaemonSets, agent and gpu-device-plugin.
+	RolloutDaemons = "rollout-daemons.yaml"
 )
 
 // Render returns a manifest with its variables replaced.

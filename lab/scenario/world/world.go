@@ -220,6 +220,11 @@ func (w *World) Dir() string { return w.cfg.Dir }
 // FailImageAfter lets nodes of instances that boot with this image from now on fail, so long after kubelet has started.
 func (w *World) FailImageAfter(id string, after time.Duration) { w.simulator.FailImageAfter(id, after) }
 
+// PlantFault gives instances a fault that boot with this image from now on for a NodePool, so long after their boot.
+func (w *World) PlantFault(image, pool string, fault node.ImageFault, after time.Duration) {
+	w.simulator.PlantFault(image, pool, fault, after)
+}
+
 // BreakImage lets instances with this image panic when they boot from now on.
 func (w *World) BreakImage(id string) { w.simulator.BreakImage(id) }
 

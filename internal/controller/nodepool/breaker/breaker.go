@@ -17,7 +17,9 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
@@ -53,6 +55,8 @@ type Rules struct {
 	Faults *repair.Policies
 	// Windows states how long new nodes are watched.
 	Windows breaker.Windows
+	// Pace divides the waits of roll-outs with canaries, where AWS is simulated.
+	Pace pace.Pace
 }
 
 // New returns a Breaker that reads pools, claims and nodes from c.
@@ -63,16 +67,29 @@ func New(c client.Reader, r Rules, now func() time.Time) *Breaker {
 	}
 }
 
-// Limit returns how many replacements in the pool, nodes that it loses and gets, may start for the reason now, and why no more; limited is
-// false if any number may. It costs one pass over the claims of the pool.
-func (b *Breaker) Limit(ctx context.Context, pool string, reason karpv1.DisruptionReason) (starts int, why string, limited bool) {
+// Limit returns how many replacements in the pool, nodes that it loses and gets, may start for the reason now; limited is false if any
+// number may. It costs one pass over the claims of the pool.
+func (b *Breaker) Limit(ctx context.Context, pool string, reason karpv1.DisruptionReason) (out pass.StartLimit, limited bool) {
+	out = pass.StartLimit{NodePool: pool, Reason: reason}
 	q, book, err := b.request(ctx, pool, reason)
 	switch {
 	case err != nil:
-		return 0, fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err), true
+		out.Why = fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err)
+		return out, true
 	case q == nil:
-		return 0, "", false
+		return out, false
 	}
+	if book.LimitedByWave(q.Request) {
+		out.Starts, out.Why = book.Wave(q.Verdicts, q.Batch.Unseen)
+		out.Zones = book.WaveZones(q.Verdicts)
+		return out, true
+	}
+	out.Starts, out.Why, limited = b.trial(q, book)
+	return out, limited
+}
+
+// trial counts how many replacements may start until one is refused.
+func (b *Breaker) trial(q *request, book *breaker.History) (starts int, why string, limited bool) {
 	// A first batch is of threshold nodes at most, and a probe is one node: more starts than that change nothing any more.
 	if book.Refusal(q.after(b.threshold+1)) == "" {
 		return 0, "", false
@@ -108,19 +125,33 @@ func (b *Breaker) request(ctx context.Context, pool string, reason karpv1.Disrup
 		return nil, nil, err
 	}
 	book, now := breaker.Read(p), b.now()
-	view, err := b.soaks.read(ctx, p, class, claims, now)
+	policy, view, err := b.judge(ctx, members{p, class, claims, &book})
 	if err != nil {
 		return nil, nil, err
 	}
 	q := &request{breaker.Request{
 		Pool: pool, Class: p.Spec.Template.Spec.NodeClassRef.Name, Reason: reason, Verdicts: view.Verdicts,
-		Batch:   breaker.Batch{Rollout: view.Rollout, Size: b.threshold, Unseen: b.unseen(pool, claims)},
+		Batch: breaker.Batch{
+			Rollout: view.Rollout, Size: b.threshold, Unseen: b.unseen(pool, claims), Canary: policy.Canary(),
+		},
 		Soaking: b.soaking(view, pool), Now: now,
 	}}
 	if len(book.Paused()) > 0 {
 		q.InFlight = b.inFlight(claims, view, key{pool, reason})
 	}
 	return q, &book, nil
+}
+
+// judge judges the nodes of a pool, and has the book hold the roll-out as it is now.
+func (b *Breaker) judge(ctx context.Context, m members) (karpv1.Rollout, breaker.Fleet, error) {
+	policy, _ := b.soaks.policy(ctx, m) // Reconciler reports the error, and the result is the safer reading
+	view, err := b.soaks.read(ctx, m, policy, b.now())
+	if err != nil {
+		return policy, breaker.Fleet{}, err
+	}
+	m.book.FirstFault = policy.Canary()
+	m.book.UpdateRollout(view, policy, b.now())
+	return policy, view, nil
 }
 
 // Halted reports whether a replacement for the reason that started at a time must be canceled, and why: the reason has
@@ -166,7 +197,7 @@ func (b *Breaker) KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (wh
 		return "", err
 	}
 	now := b.now()
-	view, err := b.soaks.read(ctx, pool, class, claims, now)
+	_, view, err := b.judge(ctx, members{pool, class, claims, &book})
 	if err != nil {
 		return "", err
 	}

@@ -258,9 +258,9 @@ func TestKilledAtEveryWrite(t *testing.T) {
 
 // refused reports whether no node may be replaced for the reason now, and why.
 func refused(t *testing.T, b *Breaker, pool string, reason karpv1.DisruptionReason) (why string, is bool) {
-	starts, why, limited := b.Limit(t.Context(), pool, reason)
-	if !limited || starts > 0 {
+	limit, limited := b.Limit(t.Context(), pool, reason)
+	if !limited || limit.Starts > 0 {
 		return "", false
 	}
-	return why, true
+	return limit.Why, true
 }

@@ -2,6 +2,8 @@ package breaker
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,16 +61,24 @@ func (r *ClassReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 		return reconcile.Result{}, err
 	}
 	var why []string
+	var canaries []breaker.PoolHistory
 	for i := range pools.Items {
 		pool := &pools.Items[i]
 		ref := pool.Spec.Template.Spec.NodeClassRef
-		if !awsv1.IsEC2NodeClass(ref) || ref.Name != class.Name {
+		if !awsv1.IsEC2NodeClass(ref) || ref.Name != class.Name || pool.DeletionTimestamp != nil {
 			continue
 		}
 		book := breaker.Read(pool)
 		if message := book.SoakMessage(pool.Name, class.Name); message != "" {
 			why = append(why, message)
 		}
+		if r.canary(pool, class) {
+			canaries = append(canaries, breaker.PoolHistory{Pool: pool, History: book})
+		}
+	}
+	outlook := breaker.RollbackOf(class, canaries, r.Now())
+	if err := r.annotate(ctx, class, outlook); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	slices.Sort(why)
 	before := class.DeepCopy()
@@ -78,11 +88,65 @@ func (r *ClassReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	} else {
 		condition.Clear(class, awsv1.ConditionDisruptionPaused, r.Now())
 	}
+	r.showRollback(class, outlook)
 	if _, err := patch.StatusFrom(ctx, r.Client, before, class); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if outlook.Reason != "" {
+		r.Events.WarnEvery(pausedEventWindow, class, awsv1.ConditionRolledBack, "%s", outlook.Message)
 	}
 	if len(why) > 0 {
 		r.Events.WarnEvery(pausedEventWindow, class, awsv1.ConditionDisruptionPaused, "%s", strings.Join(why, "; "))
 	}
-	return reconcile.Result{}, nil
+	if outlook.Next.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: max(outlook.Next.Sub(r.Now()), time.Second)}, nil
+}
+
+// canary reports whether a pool of the class rolls out with canaries.
+func (r *ClassReconciler) canary(pool *karpv1.NodePool, class *awsv1.EC2NodeClass) bool {
+	classes := map[string]string{}
+	if text, stated := class.Annotations[karpv1.AnnotationRollout]; stated {
+		classes[class.Name] = text
+	}
+	policy, _ := karpv1.RolloutOf(pool, classes) // the condition of the pool has the error
+	return policy.Canary()
+}
+
+// annotate records what is known to be good, and decides on a rollback or removes it.
+func (r *ClassReconciler) annotate(ctx context.Context, class *awsv1.EC2NodeClass, outlook breaker.Outlook) error {
+	before := class.DeepCopy()
+	if outlook.Void {
+		delete(class.Annotations, awsv1.AnnotationRollback)
+	}
+	if outlook.Good != nil {
+		if _, err := class.Annotate(awsv1.AnnotationKnownGood, outlook.Good); err != nil {
+			return err
+		}
+	}
+	if outlook.Rollback != nil {
+		if _, err := class.Annotate(awsv1.AnnotationRollback, outlook.Rollback); err != nil {
+			return err
+		}
+	}
+	if maps.Equal(before.Annotations, class.Annotations) {
+		return nil
+	}
+	if _, err := patch.ObjectFrom(ctx, r.Client, before, class); err != nil {
+		return fmt.Errorf("record what images of the class are good: %w", err)
+	}
+	return nil
+}
+
+// showRollback keeps the condition RolledBack.
+func (r *ClassReconciler) showRollback(class *awsv1.EC2NodeClass, outlook breaker.Outlook) {
+	switch why := condition.Because(outlook.Reason, outlook.Message); {
+	case outlook.Reason == "":
+		condition.Clear(class, awsv1.ConditionRolledBack, r.Now())
+	case outlook.Rolled:
+		condition.SetTrueWithReason(class, awsv1.ConditionRolledBack, why, r.Now())
+	default:
+		condition.SetFalse(class, awsv1.ConditionRolledBack, why, r.Now())
+	}
 }

@@ -182,6 +182,12 @@ type view struct {
 	inFlight bool
 	// recheckAfter is the time when to evaluate again; zero for not before something changes.
 	recheckAfter time.Duration
+	// policy is how drifted nodes are replaced, invalid why that is not what the annotation states; progress is how far a roll-out has come.
+	policy   karpv1.Rollout
+	invalid  error
+	progress string
+	// rolledBack states that the class uses images that are known to be good; empty if it does not.
+	rolledBack string
 }
 
 type noted struct {
@@ -193,22 +199,27 @@ type noted struct {
 func (r *Reconciler) evaluate(
 	ctx context.Context, pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim,
 ) (view, error) {
-	if r.Threshold == 0 {
+	now := r.Now()
+	v := view{book: breaker.Read(pool)}
+	all := members{pool, class, claims, &v.book}
+	policy, invalid := soaks{r.Client, r.Rules}.policy(ctx, all)
+	if r.Threshold == 0 && !policy.Canary() {
 		return view{}, nil
 	}
-	now := r.Now()
-	soak, err := soaks{r.Client, r.Rules}.read(ctx, pool, class, claims, now)
+	v.policy, v.invalid, v.book.FirstFault = policy, invalid, policy.Canary()
+	soak, err := soaks{r.Client, r.Rules}.read(ctx, all, policy, now)
 	if err != nil {
 		return view{}, err
 	}
-	v := view{book: breaker.Read(pool)}
 	v.book.ResetIfChanged(breaker.Cause{Pool: pool.Generation, Class: class.Generation, ClassUID: class.UID}, breaker.Images(class), now)
+	v.book.UpdateRollout(soak, policy, now)
+	windows := r.windows(policy)
 	for _, claim := range claims {
 		reason := breaker.Reason(claim)
 		if reason == "" {
 			continue
 		}
-		o, decided, next := r.Windows.OutcomeOf(claim, soak.Health[claim.UID], now)
+		o, decided, next := windows.OutcomeOf(claim, soak.Health[claim.UID], now)
 		if decided {
 			if v.book.AddOutcome(reason, o, r.Threshold) {
 				v.noted = append(v.noted, noted{reason, o})
@@ -227,6 +238,7 @@ func (r *Reconciler) evaluate(
 			v.noted = append(v.noted, noted{reason, o})
 		}
 	}
+	v.rollout(all, soak)
 	return v, nil
 }
 
@@ -252,6 +264,9 @@ func (r *Reconciler) write(ctx context.Context, pool *karpv1.NodePool, v view) e
 		if _, err := patch.ObjectFrom(ctx, r.Client, before, pool); err != nil {
 			return fmt.Errorf("record the outcomes of replacements: %w", err)
 		}
+	}
+	if err := r.reportRollout(ctx, pool, v); err != nil {
+		return err
 	}
 	return r.reportPaused(ctx, pool, &v.book)
 }

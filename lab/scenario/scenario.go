@@ -121,6 +121,7 @@ var checkedOtherwise = map[string]string{
 	"zonal-shift":           "tests of the AWS adapter against the simulator",
 	"migrate-check":         "takeover runs the same checks; unit tests of each finding",
 	"chaos":                 "one seed in the tests of the documentation's commands",
+	"api-server-down":       "unit tests of the start without an API server; one seed of chaos crashes it in the tests of the documentation",
 	"aws-down-restart":      "start-without-aws restarts; aws-down has each API fail; unit tests of what is kept",
 	"aws-down-slow":         "aws-down has each API fail; unit tests of the time that a call may take",
 	"aws-down-throttled":    "aws-down has each API fail; unit tests of the rate limits",

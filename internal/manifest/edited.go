@@ -49,7 +49,7 @@ func (s *ClusterState) WithNodeClass(edited *awsv1.EC2NodeClass) (*ClusterState,
 	return next, r.drift()
 }
 
-// toEdit is a copy whose lists of NodePools, NodeClaims and notes are its own.
+// toEdit is a copy with its own lists of NodePools, NodeClaims and notes.
 func (s *ClusterState) toEdit() *ClusterState {
 	next := *s
 	next.NodePools, next.NodeClaims, next.Notes = slices.Clone(s.NodePools), slices.Clone(s.NodeClaims), slices.Clone(s.Notes)

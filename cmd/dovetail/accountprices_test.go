@@ -62,7 +62,7 @@ func (q fixedQuotes) OnDemand(string) (float64, bool) { return q.onDemand, true 
 
 func (q fixedQuotes) Spot(_, zone string) (float64, bool) { return q.spot, zone != "us-east-1b" }
 
-// pricesOfRegion are those of a live cluster in us-east-1. Its account has the quotes, by instance type, capacity type and zone.
+// pricesOfRegion are those of a live cluster in us-east-1 with the quotes of an account, by instance type, capacity type and zone.
 func pricesOfRegion(t *testing.T, source *priceSource, account *accountQuotes) (inspect.Prices, map[[3]string]float64) {
 	t.Helper()
 	source.regions["us-east-1"] = account

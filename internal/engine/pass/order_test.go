@@ -77,7 +77,7 @@ func TestEmptyNodesHoldNothingBackForever(t *testing.T) {
 // Of whatever else has to go, each node that has to go does so, within a time that the number of nodes and the budgets bound.
 func TestNoNodeStarves(t *testing.T) {
 	kinds := map[karpv1.DisruptionReason]int{}
-	for seed := range uint64(20) {
+	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		s := expiring(fmt.Sprint(1+rng.IntN(3)), graceful)
 		s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.After(0)
@@ -99,8 +99,8 @@ func TestNoNodeStarves(t *testing.T) {
 		f.boot = func() time.Duration { return time.Duration(1+rng.IntN(5)) * time.Minute }
 		f.drain = func() time.Duration { return time.Duration(rng.IntN(9)) * time.Minute }
 		// 12 nodes of a pool take 13 minutes each at most, one after the other, beside as many that save money.
-		for f.s.Now.Before(Now().Add(6 * time.Hour)) {
-			f.step(f.s.Now.Add(30 * time.Second))
+		for f.s.Now.Before(Now().Add(4 * time.Hour)) {
+			f.step(f.s.Now.Add(time.Minute))
 		}
 		for name, reason := range must {
 			if kinds[reason]++; !f.going(name) {
@@ -109,7 +109,7 @@ func TestNoNodeStarves(t *testing.T) {
 		}
 	}
 	for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionUnhealthy, karpv1.DisruptionDrifted, karpv1.DisruptionExpired, karpv1.DisruptionEmpty} {
-		if kinds[reason] < 5 {
+		if kinds[reason] < 3 {
 			t.Errorf("%d nodes were to go for %s: that proves little", kinds[reason], reason)
 		}
 	}

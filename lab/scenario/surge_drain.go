@@ -67,6 +67,9 @@ func surgeDrain(fleet int) Scenario {
 	start := steps[0].Run
 	steps[0].Run = func(ctx context.Context, w *World) error {
 		w.SetEnv("SURGE_DRAIN", "true")
+		if s.moves > 0 {
+			w.SetEnv("BLAST_RADIUS", "off") // by default, a fleet is not replaced more than twice in an hour
+		}
 		w.History.Watch(s.requests.observe)
 		if err := apply(ctx, w, manifests.PatchDeployments, nil); err != nil {
 			return err

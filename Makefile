@@ -64,11 +64,13 @@ test: ## Build, lint, unit tests, scenarios on a real control plane: everything 
 ci: override CHECKS := test-others test-console
 ci: test ## What CI runs: make test, and make console-check with it (needs npm and chromium, too)
 
-# A browser that waits for a processor looks like a page that hangs. So the page has its tests once no more is compiled, or the scenarios
-# have finished, whichever comes first, and gives way to nothing. What is left then waits more than it computes.
+# A browser that waits for a processor looks like a page that hangs. So the page has its tests once no more is compiled and the commands of
+# the documentation are done, or the scenarios have finished, whichever comes first, and gives way to nothing. What is left then waits more
+# than it computes.
 .PHONY: test-console
 test-console:
-	@hack/first $(BIN)/done.scenarios $(BIN)/done.lab && hack/part console-check $(MAKE) --no-print-directory console-check
+	@hack/first $(BIN)/done.scenarios $(BIN)/done.lab && hack/first $(BIN)/done.scenarios $(BIN)/done.docs && \
+		hack/part console-check $(MAKE) --no-print-directory console-check
 
 # Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
@@ -94,6 +96,7 @@ test-lab: test-unit
 
 test-docs:
 	@nice -n 5 hack/part docs env $(LAB) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/docstest
+	@touch $(BIN)/done.docs
 
 .PHONY: quick
 quick: ## Vet and test the Go packages with changes that are not committed (seconds, for the loop from an edit to its answer)

@@ -12,7 +12,8 @@ import (
 )
 
 func TestPlansAreReadToTheirStats(t *testing.T) {
-	const plan = `{"apiVersion": "dovetail.sh/v1alpha1", "kind": "Plan", "claims": [{"pods": ["a"]}, {}], "existing": [], "unschedulable": [{"pod": "b"}], "stats": {"hourlyCost": 2, "solveSeconds": 0.5}}`
+	const plan = `{"apiVersion": "dovetail.sh/v1alpha1", "kind": "Plan", "claims": [{"pods": ["a"]}, {}],
+		"existing": [], "unschedulable": [{"pod": "b"}], "stats": {"hourlyCost": 2, "solveSeconds": 0.5}}`
 	got, err := readPlan(json.NewDecoder(strings.NewReader(plan)))
 	if err != nil || got.rejected != 1 || got.Cost != 2 || got.Solve != 0.5 {
 		t.Errorf("%+v, %v", got, err)

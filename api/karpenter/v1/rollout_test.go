@@ -57,7 +57,10 @@ func TestRolloutOf(t *testing.T) {
 		{name: "on the class", classes: map[string]string{"a": "Canary"}, want: canary},
 		{name: "the pool comes first", pool: "Off", classes: map[string]string{"a": "Canary"}, want: off},
 		{name: "the pool comes before a class that cannot be read", pool: "Off", classes: map[string]string{"a": "?"}, want: off},
-		{name: "not readable", pool: "?", classes: map[string]string{"a": "Off"}, want: canary, field: "[dovetail.sh/rollout] of NodePool general"},
+		{
+			name: "not readable", pool: "?", classes: map[string]string{"a": "Off"}, want: canary,
+			field: "[dovetail.sh/rollout] of NodePool general",
+		},
 		{name: "not readable on the class", classes: map[string]string{"a": "?"}, want: canary, field: "of EC2NodeClass a"},
 		{name: "two classes of one mind", classes: map[string]string{"a": "Canary", "b": `{"mode":"Canary"}`}, want: canary},
 		{name: "two classes that differ", classes: map[string]string{"a": "Off", "b": "Canary"}, want: canary, field: "EC2NodeClasses a and b"},

@@ -1,7 +1,7 @@
 package price
 
 import (
-	"maps"
+	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -15,8 +15,6 @@ type Bound struct {
 	free  []float64
 	// freeValue is the value of all free room on existing nodes.
 	freeValue float64
-	// values are those of the pods of the program, before any Resolve.
-	values []float64
 	// known holds what rules prove of the last plan. Strategies that schedule the same pods share it.
 	known ruleBound
 	// whole is the same for whole nodes.
@@ -25,17 +23,13 @@ type Bound struct {
 
 // ruleBound describes what the rules or the whole nodes of certain scheduled pods prove, in $/h.
 type ruleBound struct {
-	scheduled map[int]int // pods by their index in the Problem
+	scheduled []int // pods by their index in the Problem
 	value     float64
 }
 
 // NewBound bounds plans that may use the free room, which the market was made with, and the reservations.
 func NewBound(m *Market, free []float64, slots *reservation.Slots) *Bound {
-	values := make([]float64, len(m.pods))
-	for i := range values {
-		values[i] = m.Value(i)
-	}
-	return &Bound{m: m, slots: slots, free: free, freeValue: dot(free, m.roomDuals), values: values}
+	return &Bound{m: m, slots: slots, free: free, freeValue: dot(free, m.roomDuals)}
 }
 
 // Plan describes what a bound has to know of a plan.
@@ -107,8 +101,9 @@ type RuledPlan struct {
 type Scheduled struct {
 	Pods  int // index in the Problem
 	Count int
-	// Requests are the requests of one pod.
+	// Requests are the requests of one pod, Value is its value in $/h, as the market had it before any Resolve.
 	Requests resources.Vec
+	Value    float64
 	// Views are the required topology constraints, Matches the groups that count the pods.
 	Views   []topology.View
 	Matches []*topology.Group
@@ -128,10 +123,19 @@ func (b *Bound) WithRules(p *RuledPlan, bound, enough float64) float64 {
 	if b.m.program == nil {
 		return bound
 	}
-	if scheduled := countsOf(p); !maps.Equal(b.known.scheduled, scheduled) {
+	if scheduled := b.countsOf(p); !slices.Equal(b.known.scheduled, scheduled) {
 		b.known = ruleBound{scheduled, b.proven(p, bound, enough)}
 	}
 	return max(bound, b.known.value)
+}
+
+// countsOf counts the scheduled pods by their index in the Problem.
+func (b *Bound) countsOf(p *RuledPlan) []int {
+	out := make([]int, len(b.m.numbers))
+	for _, s := range p.Scheduled {
+		out[s.Pods] = s.Count
+	}
+	return out
 }
 
 // proven returns what the rules of the plan's pods prove.

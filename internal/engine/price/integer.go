@@ -2,7 +2,6 @@ package price
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 
@@ -46,7 +45,7 @@ func (b *Bound) Integer(p *RuledPlan, bound float64) float64 {
 	if len(p.Scheduled) > coverKinds && p.Cost <= bound*coverGap {
 		return bound
 	}
-	if scheduled := countsOf(p); !maps.Equal(b.whole.scheduled, scheduled) {
+	if scheduled := b.countsOf(p); !slices.Equal(b.whole.scheduled, scheduled) {
 		total := 0.0
 		for _, part := range b.parts(p) {
 			total += max(part.least(b, p.Cost), b.leastApart(part, p.Cost))
@@ -54,15 +53,6 @@ func (b *Bound) Integer(p *RuledPlan, bound float64) float64 {
 		b.whole = ruleBound{scheduled, min(total, p.Cost)}
 	}
 	return max(bound, b.whole.value)
-}
-
-// countsOf counts the scheduled pods by their index in the Problem.
-func countsOf(p *RuledPlan) map[int]int {
-	out := make(map[int]int, len(p.Scheduled))
-	for _, s := range p.Scheduled {
-		out[s.Pods] = s.Count
-	}
-	return out
 }
 
 // leastApart is the least that some pods of a part cost which share no offering with each other: those of the demand classes that cost most
@@ -114,59 +104,31 @@ type part struct {
 }
 
 // parts splits the pods by the offerings that they can use.
-func (b *Bound) parts(p *RuledPlan) []*part {
-	scheduled := p.Scheduled
-	// Demand classes that an offering holds are in one part.
-	root := make([]int, len(b.m.classes))
-	for i := range root {
-		root[i] = i
-	}
-	find := func(i int) int {
-		for root[i] != i {
-			i = root[i]
-		}
-		return i
-	}
+func (b *Bound) parts(p *RuledPlan) (out []*part) {
 	var used lp.ClassSet
-	for i := range scheduled {
-		if n := b.m.numbers[scheduled[i].Pods]; n >= 0 {
+	for i := range p.Scheduled {
+		if n := b.m.numbers[p.Scheduled[i].Pods]; n >= 0 {
 			used.Add(b.m.pods[n].Class)
 		}
 	}
-	for i := range b.m.offers {
-		first := -1
-		for c := range b.m.classes {
-			if !used.Has(c) || !b.m.offers[i].Classes.Has(c) {
-				continue
-			}
-			if first < 0 {
-				first = find(c)
-				continue
-			}
-			root[find(c)] = first
+	of, parts := b.connected(used), map[int]*part{}
+	for i := range p.Scheduled {
+		n := b.m.numbers[p.Scheduled[i].Pods]
+		if n < 0 {
+			continue
 		}
-	}
-	byRoot := map[int]*part{}
-	var out []*part
-	of := func(class int) *part {
-		at := find(class)
-		if byRoot[at] == nil {
-			byRoot[at] = &part{}
-			out = append(out, byRoot[at])
+		first := of[b.m.pods[n].Class]
+		if parts[first] == nil {
+			parts[first] = &part{}
+			out = append(out, parts[first])
 		}
-		return byRoot[at]
-	}
-	for i := range scheduled {
-		if n := b.m.numbers[scheduled[i].Pods]; n >= 0 {
-			at := of(b.m.pods[n].Class)
-			at.pods = append(at.pods, &scheduled[i])
-		}
+		parts[first].pods = append(parts[first].pods, &p.Scheduled[i])
 	}
 	for i := range b.m.offers {
+		o := &b.m.offers[i]
 		for c := range b.m.classes {
-			if used.Has(c) && b.m.offers[i].Classes.Has(c) {
-				at := of(c)
-				at.offerings = append(at.offerings, &b.m.offers[i])
+			if used.Has(c) && o.Classes.Has(c) {
+				parts[of[c]].offerings = append(parts[of[c]].offerings, o)
 				break
 			}
 		}
@@ -182,9 +144,35 @@ func (b *Bound) parts(p *RuledPlan) []*part {
 	return out
 }
 
+// connected returns, for each demand class, one of those that it shares offerings with, at first or second hand: the same for all of them.
+func (b *Bound) connected(used lp.ClassSet) []int {
+	of := make([]int, len(b.m.classes))
+	for c := range of {
+		of[c] = c
+	}
+	for i := range b.m.offers {
+		first := -1
+		for c := range of {
+			switch {
+			case !used.Has(c) || !b.m.offers[i].Classes.Has(c):
+			case first < 0:
+				first = of[c]
+			case of[c] != first:
+				from := of[c]
+				for k := range of {
+					if of[k] == from {
+						of[k] = first
+					}
+				}
+			}
+		}
+	}
+	return of
+}
+
 // least is the least that whole nodes for the pods cost, at most ceiling.
 func (p *part) least(b *Bound, ceiling float64) float64 {
-	out := p.leastByCount(b, ceiling)
+	out := p.leastByCount(ceiling)
 	for _, u := range p.weights(b) {
 		need := 0.0
 		for _, s := range p.pods {
@@ -231,11 +219,13 @@ func (p *part) weights(b *Bound) [][]float64 {
 }
 
 // leastByCount covers sets of the most valuable pods by their number.
-func (p *part) leastByCount(b *Bound, ceiling float64) float64 {
+func (p *part) leastByCount(ceiling float64) float64 {
 	sorted := slices.Clone(p.pods)
-	value := func(s *Scheduled) float64 { return b.values[b.m.numbers[s.Pods]] }
-	slices.SortStableFunc(sorted, func(x, y *Scheduled) int {
-		return cmp.Or(cmp.Compare(value(y), value(x)), slices.Compare(y.Requests, x.Requests), cmp.Compare(y.Count, x.Count))
+	slices.SortFunc(sorted, func(x, y *Scheduled) int { // those that are equal in all of this are alike
+		if x.Value != y.Value {
+			return cmp.Compare(y.Value, x.Value)
+		}
+		return cmp.Or(slices.Compare(y.Requests, x.Requests), cmp.Compare(y.Count, x.Count))
 	})
 	out, n := 0.0, 0
 	least := slices.Clone(sorted[0].Requests)

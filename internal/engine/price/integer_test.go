@@ -126,6 +126,9 @@ func (w *tiny) bounds(cost float64) (linear, whole float64) {
 		}
 	}
 	m := price.NewMarket(p)
+	for i := range plan.Scheduled {
+		plan.Scheduled[i].Value = m.Value(m.Number(i))
+	}
 	b := price.NewBound(m, p.Free, &w.slots)
 	linear = b.Of(price.Plan{Value: m.Total(), Dearest: -1})
 	return linear, b.Integer(plan, linear)

@@ -192,7 +192,8 @@ func (r *run) scheduledPods() []price.Scheduled {
 	for _, c := range r.classes {
 		if n := counts[c]; n > 0 && c.whole == nil {
 			out = append(out, price.Scheduled{
-				Pods: c.boundIndex, Count: n, Requests: c.Requests(), Views: c.Views(c.Levels()[len(c.Levels())-1]), Matches: c.Matches(),
+				Pods: c.boundIndex, Count: n, Requests: c.Requests(), Value: c.boundValue,
+				Views: c.Views(c.Levels()[len(c.Levels())-1]), Matches: c.Matches(),
 			})
 		}
 	}
